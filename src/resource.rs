@@ -1,0 +1,117 @@
+//! Live things that steps touch: which they are, how a step touches them, and which state they are in.
+//!
+//! Nothing here holds a handle: a URL, port, pid or instance id never becomes part of a version.
+
+use std::fmt;
+
+use crate::digest::{Digest, Digester};
+
+/// What kind of live thing a resource is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum ResourceKind {
+    /// An environment, found by `env_id`.
+    Env,
+    /// An agent, found by `agent_name`.
+    Agent,
+    /// A sandbox, found by `sandbox_name`.
+    Sandbox,
+}
+
+/// A resource of a task, by kind and name.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ResourceId {
+    /// The kind.
+    pub kind: ResourceKind,
+    /// The name by which steps find it.
+    pub name: String,
+}
+
+impl ResourceId {
+    /// Returns the id of a sandbox.
+    pub fn sandbox(name: &str) -> Self {
+        ResourceId { kind: ResourceKind::Sandbox, name: name.to_owned() }
+    }
+}
+
+impl fmt::Display for ResourceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            ResourceKind::Env => "env",
+            ResourceKind::Agent => "agent",
+            ResourceKind::Sandbox => "sandbox",
+        };
+        write!(f, "{kind} `{}`", self.name)
+    }
+}
+
+/// How a step touches a resource.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Touch {
+    /// Makes it.
+    Creates,
+    /// Reads it and changes nothing.
+    Observes,
+    /// Runs what an author wrote against it, so its state is compared before and after.
+    MayMutate,
+    /// Changes it.
+    Mutates,
+    /// Ends it.
+    Retires,
+}
+
+/// The state of a resource: what it is and how it was reached, never where it runs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Version {
+    /// As its provider makes it from this definition.
+    Created(Digest),
+    /// In the state whose tree has this digest and size of manifest.
+    State {
+        /// The digest of the tree's manifest.
+        tree: Digest,
+        /// The size of the manifest in bytes, which names it in the store.
+        size: u64,
+    },
+}
+
+impl Version {
+    /// Returns the digest that enters keys.
+    pub fn digest(&self) -> Digest {
+        match self {
+            Version::Created(definition) => Digester::new("created").digest(definition).finish(),
+            Version::State { tree, .. } => Digester::new("state").digest(tree).finish(),
+        }
+    }
+}
+
+/// A change of a resource's state by a step or a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Effect {
+    /// The resource.
+    pub resource: ResourceId,
+    /// The state it was left in.
+    pub after: Version,
+}
+
+/// How a resource gets to the version that a step needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Provision {
+    /// A warm one is at that version.
+    Reuse,
+    /// It is made anew.
+    Create,
+    /// A snapshot of that version is loaded.
+    Restore,
+    /// The steps that made the version run again.
+    Rerun,
+}
+
+impl fmt::Display for Provision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Provision::Reuse => "reuse",
+            Provision::Create => "create",
+            Provision::Restore => "restore",
+            Provision::Rerun => "rerun",
+        })
+    }
+}

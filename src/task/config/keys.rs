@@ -1,0 +1,215 @@
+//! Every key of `aebuild.toml`.
+
+use std::sync::LazyLock;
+
+use crate::json::{Map, Value, json};
+
+/// A key, as the book describes it and as its value is checked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KeyDoc {
+    /// The path of the key; `*` stands for any name.
+    pub path: &'static str,
+    /// What its value may be.
+    pub kind: KeyKind,
+    /// The default in TOML; empty where there is none.
+    pub default: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+}
+
+/// What the value of a key may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum KeyKind {
+    /// A text that is not empty.
+    Text,
+    /// A list of names of environment variables.
+    Variables,
+    /// A whole number in this range.
+    Whole(u64, u64),
+    /// A number in this range.
+    Number(f64, f64),
+    /// One of these texts.
+    OneOf(&'static [&'static str]),
+}
+
+const DETERMINISM: KeyKind = KeyKind::OneOf(&["pure", "sampled", "volatile"]);
+
+/// Every key, in the order of the book.
+pub const KEYS: &[KeyDoc] = &[
+    KeyDoc {
+        path: "cache.dir",
+        kind: KeyKind::Text,
+        default: "",
+        doc: "The folder in which results are kept, relative to this file. `--cache-dir` and the variable \
+              `AEBUILD_CACHE_DIR` count more. Where nothing is set it is the cache folder of the user, which all work \
+              trees share.",
+    },
+    KeyDoc {
+        path: "cache.size_limit_gb",
+        kind: KeyKind::Number(0.001, 1e6),
+        default: "20.0",
+        doc: "The size in GB beyond which `aebuild cache gc` removes the results that were used longest ago.",
+    },
+    KeyDoc {
+        path: "cache.max_age_days",
+        kind: KeyKind::Whole(1, 36_500),
+        default: "30",
+        doc: "The days after which `aebuild cache gc` removes a result that nobody used.",
+    },
+    KeyDoc {
+        path: "cache.durability",
+        kind: KeyKind::OneOf(&["durable", "fast"]),
+        default: "\"durable\"",
+        doc: "`durable`: a result counts as stored once the disk has it. `fast`: the system writes when it likes, and a \
+              result that a power cut takes is made again.",
+    },
+    KeyDoc {
+        path: "run.jobs",
+        kind: KeyKind::Whole(1, 1024),
+        default: "",
+        doc: "How many steps run at once, over all tasks. Where it is not set: as many as there are processors.",
+    },
+    KeyDoc {
+        path: "run.task_jobs",
+        kind: KeyKind::Whole(1, 1024),
+        default: "4",
+        doc: "How many tasks run at once.",
+    },
+    KeyDoc {
+        path: "run.step_timeout_seconds",
+        kind: KeyKind::Whole(1, 604_800),
+        default: "",
+        doc: "The time after which a step is stopped and has failed. Where it is not set, only the step's own limit counts.",
+    },
+    KeyDoc {
+        path: "run.keep_runs",
+        kind: KeyKind::Whole(1, 100_000),
+        default: "50",
+        doc: "How many run records are kept below `.aebuild/`; the oldest are removed first.",
+    },
+    KeyDoc {
+        path: "sandbox.isolation",
+        kind: KeyKind::OneOf(&["auto", "bubblewrap", "none"]),
+        default: "\"auto\"",
+        doc: "How commands are kept apart from the machine. `bubblewrap`: with bubblewrap, and nothing runs where that does \
+              not work. `none`: not. `auto`: with bubblewrap where it works.",
+    },
+    KeyDoc {
+        path: "sandbox.pass_variables",
+        kind: KeyKind::Variables,
+        default: "[]",
+        doc: "The environment variables of this machine that commands see. Their values become part of the key of each \
+              step that runs a command.",
+    },
+    KeyDoc {
+        path: "retry.backoff_seconds",
+        kind: KeyKind::Number(0.0, 3600.0),
+        default: "0.0",
+        doc: "The wait before the first retry of a span.",
+    },
+    KeyDoc {
+        path: "retry.backoff_factor",
+        kind: KeyKind::Number(1.0, 100.0),
+        default: "2.0",
+        doc: "By how much each further wait is longer than the one before.",
+    },
+    KeyDoc {
+        path: "retry.max_backoff_seconds",
+        kind: KeyKind::Number(0.0, 86_400.0),
+        default: "60.0",
+        doc: "The longest wait before a retry.",
+    },
+    KeyDoc {
+        path: "score.min",
+        kind: KeyKind::Number(0.0, 1.0),
+        default: "",
+        doc: "The least score with which a run passes. Where it is not set, a low score is shown and the run passes.",
+    },
+    KeyDoc {
+        path: "determinism.types.*",
+        kind: DETERMINISM,
+        default: "",
+        doc: "What is taken of all steps of a type: `pure` (the same inputs give the same result), `sampled` (each run is a \
+              sample, and sample n is kept as that) or `volatile` (never kept).",
+    },
+    KeyDoc {
+        path: "determinism.steps.*",
+        kind: DETERMINISM,
+        default: "",
+        doc: "The same for one step, named `<task>/<step>`, or `<step>` for steps of that id in any task.",
+    },
+];
+
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    let mut root = Map::new();
+    for key in KEYS {
+        place(
+            &mut root,
+            &key.path.split('.').collect::<Vec<_>>(),
+            key.kind.schema(),
+        );
+    }
+    table(root)
+});
+
+/// Returns the JSON Schema of the file, made of [`KEYS`].
+pub fn schema() -> &'static Value {
+    &SCHEMA
+}
+
+fn table(properties: Map<String, Value>) -> Value {
+    json!({"type": "object", "properties": properties, "additionalProperties": false})
+}
+
+/// Puts the schema of a key where its path leads.
+fn place(properties: &mut Map<String, Value>, path: &[&str], schema: Value) {
+    match path {
+        [] => {}
+        [name] => {
+            properties.insert((*name).to_owned(), schema);
+        }
+        [name, "*"] => {
+            let any = json!({"type": "object", "additionalProperties": schema});
+            properties.insert((*name).to_owned(), any);
+        }
+        [name, rest @ ..] => {
+            let inner = properties
+                .entry((*name).to_owned())
+                .or_insert_with(|| table(Map::new()));
+            if let Some(Value::Object(inner)) = inner.get_mut("properties") {
+                place(inner, rest, schema);
+            }
+        }
+    }
+}
+
+impl KeyKind {
+    /// Returns the JSON Schema of the values.
+    fn schema(self) -> Value {
+        match self {
+            KeyKind::Text => json!({"type": "string", "minLength": 1}),
+            KeyKind::Variables => json!({
+                "type": "array",
+                "items": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+            }),
+            KeyKind::Whole(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
+            KeyKind::Number(min, max) => json!({"type": "number", "minimum": min, "maximum": max}),
+            KeyKind::OneOf(values) => json!({"type": "string", "enum": values}),
+        }
+    }
+
+    /// Says in words what the values are.
+    pub fn words(self) -> String {
+        match self {
+            KeyKind::Text => "text".to_owned(),
+            KeyKind::Variables => "list of variable names".to_owned(),
+            KeyKind::Whole(min, max) => format!("whole number from {min} to {max}"),
+            KeyKind::Number(min, max) => format!("number from {min} to {max}"),
+            KeyKind::OneOf(values) => values
+                .iter()
+                .map(|value| format!("`\"{value}\"`"))
+                .collect::<Vec<_>>()
+                .join(", "),
+        }
+    }
+}

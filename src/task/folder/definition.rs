@@ -1,0 +1,197 @@
+//! Envs and agents of a task folder, and the aliases of both.
+
+use super::content;
+use super::entry::Reader;
+use super::settings::{table, text, texts};
+use super::{Definition, suggest};
+use crate::diagnostic::Diagnostic;
+use crate::json::{Map, Node, Value, json};
+use crate::system::FileKind;
+
+impl Reader<'_> {
+    /// Reads `envs/` or `agents/`.
+    pub fn definitions(&mut self, kind: &'static str) {
+        let (noun, file, default) = match kind {
+            "envs" => ("env", "env.toml", "mcp_server"),
+            _ => ("agent", "agent.toml", "a2a_agent"),
+        };
+        for entry in self.kind_sub_folders(kind, noun) {
+            let shown = self.folder.shown_path(&format!("{kind}/{}", entry.name));
+            let content = content::of_entry(self.system, &self.real_root, &entry, &shown, file);
+            self.folder.listings.extend(content.listings);
+            if content.is_empty {
+                self.empty(&shown);
+                continue;
+            }
+            let at = format!("{noun} `{}`", entry.name);
+            let settings = self.settings(&entry.path.join(file), &format!("{shown}/{file}"));
+            let builds = content.files.iter().any(|file| file.path == "Dockerfile");
+            if settings.is_none() && !builds && content.faults.is_empty() {
+                self.fault(
+                    "missing-file",
+                    format!("{at} has neither {file} nor Dockerfile"),
+                    &format!("add {file}"),
+                );
+            }
+            let declared = settings.as_ref().and_then(|settings| settings.text("type"));
+            let declared = declared.unwrap_or(default).to_owned();
+            let mut id = None;
+            if let Some(settings) = &settings {
+                self.check_settings(settings, &keys(kind, &declared), &at);
+                id = self.declared_id(settings, &at);
+            }
+            let definition = Definition {
+                name: entry.name.clone(),
+                id: self.id_of(id.as_deref(), &entry.name),
+                kind: declared,
+                folder: entry.path,
+                files: content.files,
+                settings: settings
+                    .map_or_else(|| Value::Object(Map::new()), |settings| settings.value()),
+                faults: content.faults,
+            };
+            let all = if kind == "envs" {
+                &mut self.folder.envs
+            } else {
+                &mut self.folder.agents
+            };
+            all.insert(entry.name, definition);
+        }
+    }
+
+    /// Reads `aliases.toml`.
+    pub fn aliases(&mut self) {
+        let Some(path) = self.aliases_file.take() else {
+            return;
+        };
+        let shown = self.folder.shown_path("aliases.toml");
+        if self
+            .system
+            .link_metadata(&path)
+            .is_ok_and(|found| found.kind != FileKind::File)
+        {
+            self.fault(
+                "not-a-file",
+                format!("`{shown}` must be a regular file"),
+                "replace it by a file",
+            );
+            return;
+        }
+        let Some(settings) = self.settings(&path, &shown) else {
+            return;
+        };
+        let names = json!({"type": "object", "additionalProperties": texts()});
+        let keys = table(&[], &[("agents", names.clone()), ("envs", names)]);
+        self.check_settings(&settings, &keys, &format!("`{shown}`"));
+        for kind in ["agents", "envs"] {
+            let members = settings
+                .node
+                .get(kind)
+                .and_then(Node::as_object)
+                .unwrap_or_default();
+            for member in members {
+                let all = if kind == "envs" {
+                    &self.folder.envs
+                } else {
+                    &self.folder.agents
+                };
+                if !all.contains_key(&member.key) {
+                    let headline = format!(
+                        "`{shown}` names `{}`, but there is no folder {kind}/{0}",
+                        member.key
+                    );
+                    let fault = Diagnostic::error("unknown-name", headline)
+                        .primary(&settings.source, member.key_span, "no such folder")
+                        .help(suggest(&member.key, all.keys().map(String::as_str)));
+                    self.faults.push(fault);
+                }
+                for item in member.value.as_array().unwrap_or_default() {
+                    let Some(alias) = item.as_str() else { continue };
+                    let aliases = &mut self.folder.aliases;
+                    let aliases = if kind == "envs" {
+                        &mut aliases.envs
+                    } else {
+                        &mut aliases.agents
+                    };
+                    let is_good = (1..=64).contains(&alias.len())
+                        && alias
+                            .chars()
+                            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+                    let (code, headline, help) = if !is_good {
+                        (
+                            "bad-alias",
+                            format!("`{alias}` is no alias"),
+                            "use 1 to 64 lower-case letters, digits and `-`",
+                        )
+                    } else if let Some(other) = aliases.insert(alias.to_owned(), member.key.clone())
+                    {
+                        let headline = format!(
+                            "alias `{alias}` is given to `{other}` and to `{}`",
+                            member.key
+                        );
+                        ("duplicate-alias", headline, "delete one of them")
+                    } else {
+                        continue;
+                    };
+                    self.faults.push(
+                        Diagnostic::error(code, headline)
+                            .primary(&settings.source, item.span, "")
+                            .help(help),
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Returns the schema of `env.toml` or `agent.toml` for a type; a type that a plugin defines has any keys.
+fn keys(folder: &str, kind: &str) -> Value {
+    let image = ("image", json!({"type": ["string", "object"]}));
+    let common = [("type", text()), ("id", text()), ("image", image.1.clone())];
+    let with = |more: &[(&'static str, Value)]| [&common[..], more].concat();
+    match (folder, kind) {
+        ("envs", "mcp_server") => table(
+            &[],
+            &with(&[("environment_name", text()), ("env_provider_type", text())]),
+        ),
+        ("envs", "multi_env") => table(
+            &[],
+            &with(&[
+                ("mcp_server_envs", texts()),
+                ("website_envs", texts()),
+                ("name", json!({"type": "string", "pattern": r"^\S+$"})),
+                ("env_provider_type", text()),
+            ]),
+        ),
+        ("envs", "website") => table(
+            &[],
+            &with(&[
+                ("backend_image", image.1.clone()),
+                ("frontend_image", image.1),
+                ("environment_name", text()),
+                ("env_provider_type", text()),
+            ]),
+        ),
+        ("agents", "a2a_agent") => table(
+            &[],
+            &with(&[
+                (
+                    "default_env_vars",
+                    json!({"type": "object", "additionalProperties": {"type": "string"}}),
+                ),
+                (
+                    "metadata",
+                    table(
+                        &[],
+                        &[
+                            ("default_model", text()),
+                            ("min_disk_size_gb", json!({"type": "number", "minimum": 0})),
+                            ("takes_credentials", json!({"type": "boolean"})),
+                        ],
+                    ),
+                ),
+            ]),
+        ),
+        _ => json!({"type": "object", "properties": {"type": text(), "id": text()}}),
+    }
+}

@@ -1,0 +1,151 @@
+//! Reads a task file: from text to a [`Task`], with every fault of the file and the place of everything in it.
+//!
+//! Reading is pure. It knows the types of steps only through [`StepTypes`], and it does not know other files, so a name
+//! of an artifact or of what another step makes is not looked at here.
+
+pub(crate) mod faults;
+pub mod names;
+mod order;
+mod places;
+mod step;
+pub(crate) mod toml;
+
+use std::sync::Arc;
+
+use crate::diagnostic::{Diagnostic, Source};
+use crate::json::{self, Node, NodeKind, Value};
+use crate::task::Task;
+use faults::Faults;
+
+pub use places::Places;
+pub use step::{COMMON_FIELDS, MAX_RETRIES, common_schema};
+
+/// The types that steps may have.
+pub trait StepTypes {
+    /// Returns the JSON Schema of the fields of a type.
+    fn schema(&self, kind: &str) -> Option<&Value>;
+    /// Returns the names of all types.
+    fn names(&self) -> Vec<&str>;
+}
+
+/// What a task file says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parsed {
+    /// The steps that could be read, in the order of the file, as values only.
+    pub task: Task,
+    /// Where everything was written.
+    pub places: Places,
+    /// All faults of the file.
+    pub faults: Vec<Diagnostic>,
+    /// Whether the task may run: the file has no error.
+    pub readable: bool,
+}
+
+/// After one of these, what follows in the file may not be what it seems, so nothing more is said of it.
+const DISORDER: [&str; 14] = [
+    "colon-in-array",
+    "file-too-large",
+    "mismatched-bracket",
+    "missing-colon",
+    "missing-key",
+    "more-faults",
+    "nesting-too-deep",
+    "odd-quotes",
+    "second-document",
+    "too-many-members",
+    "too-many-values",
+    "unexpected-character",
+    "unfinished",
+    "unopened-bracket",
+];
+
+/// Reads the task with this name from its file.
+pub fn parse(name: &str, source: &Source, types: &dyn StepTypes) -> Parsed {
+    let parsed = json::parse(source);
+    let is_orderly = !parsed
+        .faults
+        .iter()
+        .any(|fault| DISORDER.contains(&fault.code.as_str()));
+    let mut faults = Faults::new(source);
+    faults.extend(parsed.faults);
+    let root = parsed.root.unwrap_or(Node {
+        span: json::Span::at(0),
+        kind: NodeKind::Bad,
+    });
+    let mut steps = Vec::new();
+    let mut index = Vec::new();
+    if is_orderly {
+        for (at, node) in list(&root, &mut faults).iter().enumerate() {
+            if let Some(step) = step::read(node, at, types, &mut faults) {
+                steps.push(step);
+                index.push(at as u32);
+            }
+        }
+    }
+    let task = Task {
+        name: name.to_owned(),
+        steps,
+    };
+    let places = Places::new(source, Arc::new(root), index);
+    order::check(&task, &places, &mut faults);
+    let faults = faults.finish();
+    let readable = !faults.iter().any(Diagnostic::is_error);
+    Parsed {
+        task,
+        places,
+        faults,
+        readable,
+    }
+}
+
+/// Returns the steps of a file, which must be the items of a list that is not empty.
+fn list<'n>(root: &'n Node, faults: &mut Faults<'_>) -> &'n [Node] {
+    match &root.kind {
+        NodeKind::Array(items) if items.is_empty() => {
+            faults.error(root.span, |source| {
+                Diagnostic::error("empty-task", "the task has no step")
+                    .primary(source, root.span, "at least one step is needed here")
+                    .help("add a step, such as {\"id\": \"..\", \"type\": \"..\"}")
+            });
+            &[]
+        }
+        NodeKind::Array(items) => items,
+        NodeKind::Bad => &[],
+        NodeKind::Object(members) => {
+            let wrapped = members
+                .iter()
+                .find(|member| member.value.as_array().is_some());
+            faults.error(root.span, |source| {
+                let fault =
+                    Diagnostic::error("not-a-list", "a task is a list of steps, not an object")
+                        .primary(source, places::opening(root.span), "a `[` is needed here");
+                match wrapped {
+                    Some(member) => fault
+                        .label(
+                            source,
+                            places::opening(member.value.span),
+                            "the list starts here",
+                        )
+                        .help(format!(
+                            "write the list of `{}` itself, without the object",
+                            member.key
+                        )),
+                    None => fault.help("put the step in `[` and `]`"),
+                }
+            });
+            &[]
+        }
+        _ => {
+            faults.error(root.span, |source| {
+                let headline = format!("a task is a list of steps, not {}", root.kind_name());
+                Diagnostic::error("not-a-list", headline)
+                    .primary(source, root.span, "a list is needed here")
+                    .help("write the steps in `[` and `]`")
+            });
+            &[]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

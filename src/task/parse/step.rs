@@ -1,0 +1,312 @@
+//! Reads one step: the fields that every step has, and those of its type.
+
+use std::sync::LazyLock;
+
+use super::StepTypes;
+use super::faults::Faults;
+use super::names::{fault_of_id, has_placeholder, say};
+use super::places::edge_id;
+use crate::diagnostic::{Diagnostic, did_you_mean, nearest};
+use crate::json::{Map, Member, Node, NodeKind, Value, is_comment, json, schema};
+use crate::task::{DependsOn, OnError, RetryConfig, StepDecl, StepId};
+
+/// The most often that a span may run again.
+pub const MAX_RETRIES: u32 = 1000;
+
+/// The names of the fields that every step has.
+pub const COMMON_FIELDS: [&str; 6] = [
+    "id",
+    "type",
+    "depends_on",
+    "fail_task_on_error",
+    "retry_config",
+    "version",
+];
+
+/// The schema of the fields that every step has.
+static COMMON: LazyLock<Value> = LazyLock::new(|| {
+    json!({
+        "type": "object",
+        "properties": {
+            "id": {"type": "string"},
+            "type": {"type": "string"},
+            "depends_on": {"type": ["array", "null"], "items": {"anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "properties": {"task_step_id": {"type": "string"}},
+                    "required": ["task_step_id"],
+                    "additionalProperties": false,
+                },
+            ]}},
+            "fail_task_on_error": {"type": "boolean"},
+            "retry_config": {
+                "type": ["object", "null"],
+                "properties": {
+                    "retry_from_step_id": {"type": "string"},
+                    "go_to_step_id": {"type": "string"},
+                    "max_retries": {"type": "integer", "minimum": 0, "maximum": MAX_RETRIES},
+                },
+                "additionalProperties": false,
+            },
+            "version": {"type": ["integer", "null"]},
+        },
+        "required": ["id", "type"],
+        "additionalProperties": false,
+    })
+});
+
+/// Returns the JSON Schema of the fields that every step has.
+pub fn common_schema() -> &'static Value {
+    &COMMON
+}
+
+/// Reads the item at position `at` of a task's list; `None` when it is no object.
+pub(super) fn read(
+    node: &Node,
+    at: usize,
+    types: &dyn StepTypes,
+    faults: &mut Faults<'_>,
+) -> Option<StepDecl> {
+    let members = match &node.kind {
+        NodeKind::Object(members) => members,
+        NodeKind::Bad => return None,
+        _ => {
+            faults.error(node.span, |source| {
+                let headline = format!("step {} is {}, not an object", at + 1, node.kind_name());
+                Diagnostic::error("not-an-object", headline)
+                    .primary(source, node.span, "an object is needed here")
+                    .help("write a step as {\"id\": \"..\", \"type\": \"..\"}")
+            });
+            return None;
+        }
+    };
+    let id = node.get("id").and_then(Node::as_str).unwrap_or_default();
+    let kind = node.get("type").and_then(Node::as_str).unwrap_or_default();
+    let shown = if id.is_empty() {
+        format!("step {}", at + 1)
+    } else {
+        format!("step `{}`", clip(id))
+    };
+    let known = types.schema(kind);
+    let (common, own) = split(node, members, known);
+    faults.extend(schema::check(&common, &COMMON, faults.source(), &shown));
+    read_id(node, id, faults);
+    if let Some(known) = known {
+        let at = format!("{shown} ({kind})");
+        faults.extend(schema::check(&own, known, faults.source(), &at));
+    } else {
+        unknown_type(node, kind, &shown, types, faults);
+    }
+    Some(StepDecl {
+        id: StepId::new(id),
+        kind: kind.to_owned(),
+        depends_on: read_depends_on(node, &shown, faults),
+        on_error: match node.get("fail_task_on_error").and_then(Node::as_bool) {
+            Some(true) => Some(OnError::FailTask),
+            Some(false) => Some(OnError::Continue),
+            None => None,
+        },
+        retry: read_retry(node, &shown, faults),
+        fields: match own.to_value_without_comments() {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        },
+    })
+}
+
+/// Parts the members that every step has from those of the type; a misspelt name goes where it was meant to be.
+fn split(node: &Node, members: &[Member], known: Option<&Value>) -> (Node, Node) {
+    let properties = known
+        .and_then(|schema| schema.get("properties"))
+        .and_then(Value::as_object);
+    let mut common = Vec::with_capacity(COMMON_FIELDS.len());
+    let mut own = Vec::with_capacity(members.len());
+    for member in members.iter().filter(|member| !is_comment(&member.key)) {
+        let key = &*member.key;
+        let is_common = COMMON_FIELDS.contains(&key) || {
+            let is_own = properties.is_some_and(|properties| properties.contains_key(key));
+            let names = properties
+                .into_iter()
+                .flat_map(Map::keys)
+                .map(String::as_str);
+            !is_own
+                && nearest(key, names.chain(COMMON_FIELDS))
+                    .is_some_and(|name| COMMON_FIELDS.contains(&name) && node.get(name).is_none())
+        };
+        if is_common {
+            common.push(member.clone())
+        } else {
+            own.push(member.clone())
+        }
+    }
+    let object = |members| Node {
+        span: node.span,
+        kind: NodeKind::Object(members),
+    };
+    (object(common), object(own))
+}
+
+fn read_id(node: &Node, id: &str, faults: &mut Faults<'_>) {
+    let Some(written) = node.get("id").filter(|written| written.as_str().is_some()) else {
+        return;
+    };
+    if let Some(fault) = fault_of_id(id) {
+        faults.error(written.span, |source| {
+            say(fault, "id", id).primary(source, written.span, "")
+        });
+    }
+}
+
+fn unknown_type(
+    node: &Node,
+    kind: &str,
+    shown: &str,
+    types: &dyn StepTypes,
+    faults: &mut Faults<'_>,
+) {
+    let Some(written) = node
+        .get("type")
+        .filter(|written| written.as_str().is_some())
+    else {
+        return;
+    };
+    faults.error(written.span, |source| {
+        let names = types.names();
+        let help = did_you_mean(kind, names.iter().copied()).unwrap_or_else(|| {
+            let mut names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            names.sort();
+            format!("the types are {}", names.join(", "))
+        });
+        let headline = match has_placeholder(kind) {
+            true => format!("the type of {shown} has a placeholder, but a type can't be seeded"),
+            false => format!("`{}`, the type of {shown}, is not a known type", clip(kind)),
+        };
+        Diagnostic::error("unknown-type", headline)
+            .primary(source, written.span, "not a known type")
+            .help(help)
+    });
+}
+
+fn read_depends_on(node: &Node, shown: &str, faults: &mut Faults<'_>) -> DependsOn {
+    let Some(written) = node.member("depends_on") else {
+        return DependsOn::Earlier;
+    };
+    let entries = match &written.value.kind {
+        NodeKind::Array(entries) => entries,
+        NodeKind::Null => {
+            let span = written.value.span;
+            faults.warning(span, |source| {
+                let headline = format!("`depends_on: null` makes {shown} wait for every earlier step");
+                Diagnostic::warning("null-dependency", headline)
+                    .primary(source, span, "means every earlier step")
+                    .help("write [] to wait for nothing, or delete the field to wait for every earlier step")
+            });
+            return DependsOn::Earlier;
+        }
+        _ => return DependsOn::Earlier,
+    };
+    let mut counts: std::collections::HashMap<&str, u32> =
+        std::collections::HashMap::with_capacity(entries.len().min(1024));
+    let mut ids = Vec::new();
+    for id in entries.iter().filter_map(edge_id).filter_map(Node::as_str) {
+        let count = counts.entry(id).or_default();
+        *count += 1;
+        if *count == 1 {
+            ids.push(StepId::new(id));
+        }
+    }
+    let mut repeated: Vec<&StepId> = ids.iter().filter(|id| counts[id.as_str()] > 1).collect();
+    repeated.truncate(20);
+    for id in repeated {
+        let spans = entries
+            .iter()
+            .filter_map(edge_id)
+            .filter(|node| node.as_str() == Some(id.as_str()));
+        let spans: Vec<_> = spans.map(|node| node.span).take(2).collect();
+        let [first, again] = spans[..] else { continue };
+        faults.warning(again, |source| {
+            let times = match counts[id.as_str()] {
+                2 => "twice".to_owned(),
+                n => format!("{n} times"),
+            };
+            let headline = format!(
+                "`depends_on` of {shown} names `{}` {times}",
+                clip(id.as_str())
+            );
+            Diagnostic::warning("repeated-dependency", headline)
+                .label(source, first, "first here")
+                .primary(source, again, "and again here")
+                .help("name each step once")
+        });
+    }
+    DependsOn::Steps(ids)
+}
+
+fn read_retry(node: &Node, shown: &str, faults: &mut Faults<'_>) -> Option<RetryConfig> {
+    let written = node.member("retry_config")?;
+    written.value.as_object()?;
+    let (from, alias) = (
+        written.value.get("retry_from_step_id"),
+        written.value.get("go_to_step_id"),
+    );
+    if from.is_none() && alias.is_none() {
+        let misspelt = |member: &Member| {
+            nearest(
+                &member.key,
+                ["retry_from_step_id", "go_to_step_id", "max_retries"],
+            )
+            .is_some_and(|name| name != "max_retries" && name != member.key)
+        };
+        if !written.value.as_object()?.iter().any(misspelt) {
+            faults.error(written.value.span, |source| {
+                Diagnostic::error(
+                    "retry-without-target",
+                    format!("the retry of {shown} does not say from where"),
+                )
+                .primary(
+                    source,
+                    written.key_span,
+                    "`retry_from_step_id` is missing here",
+                )
+                .help("add \"retry_from_step_id\": with the id of the first step to run again")
+            });
+        }
+        return None;
+    }
+    if let (Some(from), Some(alias)) = (from, alias)
+        && let (Some(one), Some(other)) = (from.as_str(), alias.as_str())
+        && one != other
+    {
+        faults.error(alias.span, |source| {
+            let headline = format!(
+                "the retry of {shown} names two targets, `{}` and `{}`",
+                clip(one),
+                clip(other)
+            );
+            Diagnostic::error("two-retry-targets", headline)
+                .label(source, from.span, "one here")
+                .primary(source, alias.span, "another here")
+                .help("delete `go_to_step_id`, which is another name for `retry_from_step_id`")
+        });
+    }
+    let target = from.or(alias)?.as_str()?;
+    let max_retries = match written.value.get("max_retries") {
+        None => 1,
+        Some(number) => u32::try_from(number.as_u64()?)
+            .ok()
+            .filter(|&n| n <= MAX_RETRIES)?,
+    };
+    Some(RetryConfig {
+        from: StepId::new(target),
+        max_retries,
+    })
+}
+
+/// Cuts a text to what fits in a headline.
+pub(super) fn clip(text: &str) -> std::borrow::Cow<'_, str> {
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}

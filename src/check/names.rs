@@ -1,0 +1,198 @@
+//! Names that a step looks up: each must be made by a step that it waits for.
+
+use std::collections::{HashMap, HashSet};
+
+use super::reach::Reach;
+use super::{Checked, Rule};
+use crate::context::Lookup;
+use crate::diagnostic::{Diagnostic, did_you_mean};
+use crate::graph::StepIx;
+use crate::step::NameRef;
+use crate::task::DependsOn;
+use crate::task::parse::names::has_placeholder;
+
+/// The rule.
+pub(super) const RULE: Rule = Rule {
+    codes: &["no-path-to-producer", "unknown-name"],
+    doc: "A step finds a sandbox, env, agent, reply or verification by its name, and only what steps made that it waits \
+          for. A name that nobody makes, or that is made elsewhere in the graph, would be missing when the step runs.",
+    run,
+};
+
+/// A name that a step makes, and where it says so.
+struct Made {
+    step: StepIx,
+    field: String,
+}
+
+fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
+    let mut made: HashMap<Lookup, Vec<Made>> = HashMap::new();
+    for (step, built) in checked.built() {
+        for NameRef { field, lookup } in built.provides() {
+            made.entry(lookup).or_default().push(Made { step, field });
+        }
+    }
+    let mut reach = Reach::new(checked.graph);
+    let ids: HashSet<&str> = checked
+        .task
+        .steps
+        .iter()
+        .map(|step| step.id.as_str())
+        .collect();
+    for (step, built) in checked.built() {
+        let mut mine: Vec<Lookup> = Vec::new();
+        for read in built.reads() {
+            if mine.contains(&read.lookup) {
+                continue;
+            }
+            mine.push(read.lookup.clone());
+            let makers = makers(&made, &read.lookup);
+            if makers
+                .iter()
+                .any(|made| made.step == step || reach.is_ancestor(made.step, step))
+            {
+                continue;
+            }
+            match makers.first() {
+                Some(_) if has_doubtful_edges(checked, step, &ids) => {}
+                Some(maker) => faults.push(no_path(checked, step, &read, maker)),
+                None => faults.extend(unknown(checked, step, &read, &made)),
+            }
+        }
+    }
+}
+
+/// Returns whether a dependency of a step is at fault already, so that it may be the one that is missing.
+fn has_doubtful_edges(checked: &Checked<'_>, step: StepIx, ids: &HashSet<&str>) -> bool {
+    let are_unknown = match &checked.task.steps[step.at()].depends_on {
+        DependsOn::Earlier => false,
+        DependsOn::Steps(edges) => edges.iter().any(|edge| !ids.contains(edge.as_str())),
+    };
+    are_unknown || !checked.places.edges_are_whole(step)
+}
+
+/// Returns who makes what a look-up asks for; for `metadata` also who makes a part of it, or what it is a part of.
+fn makers<'m>(made: &'m HashMap<Lookup, Vec<Made>>, lookup: &Lookup) -> Vec<&'m Made> {
+    if let Some(makers) = made.get(lookup) {
+        return makers.iter().collect();
+    }
+    let Lookup::Metadata(path) = lookup else {
+        return Vec::new();
+    };
+    let related = |other: &Lookup| match other {
+        Lookup::Metadata(other) => {
+            let n = path.len().min(other.len());
+            path[..n] == other[..n]
+        }
+        _ => false,
+    };
+    if path.len() > 1 && !made.contains_key(&Lookup::Metadata(path[..1].to_vec())) {
+        // The usual case, a verification that nobody makes, needs no search.
+        let is_verification = path.len() == 2 && path[0] == "verifications";
+        if is_verification {
+            return Vec::new();
+        }
+    }
+    let mut makers: Vec<&Made> = made
+        .iter()
+        .filter(|(other, _)| related(other))
+        .flat_map(|(_, makers)| makers)
+        .collect();
+    makers.sort_by_key(|made| made.step);
+    makers
+}
+
+fn no_path(checked: &Checked<'_>, step: StepIx, read: &NameRef, maker: &Made) -> Diagnostic {
+    let (places, id, maker_id) = (checked.places, checked.id(step), checked.id(maker.step));
+    let NameRef { field, lookup } = read;
+    let declared = &checked.task.steps[step.at()];
+    let help = match (&declared.depends_on, maker.step > step) {
+        (DependsOn::Earlier, true) => format!("move step `{maker_id}` before step `{id}`"),
+        (_, true) => format!(
+            "move step `{maker_id}` before step `{id}`, and add {{\"task_step_id\": \"{maker_id}\"}} to the `depends_on` of `{id}`"
+        ),
+        (_, false) => {
+            format!("add {{\"task_step_id\": \"{maker_id}\"}} to the `depends_on` of `{id}`")
+        }
+    };
+    let made = places.field_or_kind(maker.step, &maker.field);
+    let headline = format!("step `{id}` reads {lookup}, but depends on nothing that makes it");
+    Diagnostic::error("no-path-to-producer", headline)
+        .label(places.source(), made, "made here")
+        .primary(
+            places.source(),
+            places.field_or_kind(step, field),
+            "read here",
+        )
+        .help(help)
+}
+
+fn unknown(
+    checked: &Checked<'_>,
+    step: StepIx,
+    read: &NameRef,
+    made: &HashMap<Lookup, Vec<Made>>,
+) -> Option<Diagnostic> {
+    let name = name_of(&read.lookup)?;
+    if has_placeholder(name) || checked.is_named_by_unbuilt(name) {
+        return None;
+    }
+    let id = checked.id(step);
+    let mut names: Vec<&str> = made
+        .keys()
+        .filter(|other| is_same_kind(&read.lookup, other))
+        .filter_map(name_of)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let noun = match &read.lookup {
+        Lookup::Env(_) => "env",
+        Lookup::Agent(_) => "agent",
+        Lookup::Sandbox(_) => "sandbox",
+        Lookup::Prompt(_) => "reply",
+        Lookup::Metadata(_) => "verification",
+    };
+    let help = did_you_mean(name, names.iter().copied()).unwrap_or_else(|| match names.len() {
+        0 => format!("add a step that makes {noun} `{name}`"),
+        n => {
+            let shown: Vec<String> = names
+                .iter()
+                .take(8)
+                .map(|name| format!("`{name}`"))
+                .collect();
+            let more = if n > 8 {
+                format!(" and {} more", n - 8)
+            } else {
+                String::new()
+            };
+            format!("the names of this kind are {}{more}", shown.join(", "))
+        }
+    });
+    let headline = format!("step `{id}` reads {}, which no step makes", read.lookup);
+    Some(
+        Diagnostic::error("unknown-name", headline)
+            .primary(
+                checked.places.source(),
+                checked.places.field_or_kind(step, &read.field),
+                "read here",
+            )
+            .help(help),
+    )
+}
+
+fn is_same_kind(one: &Lookup, other: &Lookup) -> bool {
+    std::mem::discriminant(one) == std::mem::discriminant(other)
+}
+
+/// Returns the name that a look-up asks for; `None` for `metadata` other than a verification, which a run may start with.
+pub(super) fn name_of(lookup: &Lookup) -> Option<&str> {
+    match lookup {
+        Lookup::Env(name) | Lookup::Agent(name) | Lookup::Sandbox(name) | Lookup::Prompt(name) => {
+            Some(name)
+        }
+        Lookup::Metadata(path) => match &path[..] {
+            [verifications, id] if verifications == "verifications" => Some(id),
+            _ => None,
+        },
+    }
+}

@@ -1,0 +1,601 @@
+//! Live things: who may use one now, and what its state is when nobody does.
+//!
+//! While steps use a resource there is a *window*: it opens at a version, and closes when the last of them ends. When
+//! something in it could have changed the state, the state is taken ("settled") before the window closes. A change is
+//! then put down to the one step that was there, or to the one group; where several unrelated steps were there, nobody
+//! can tell who did it, and none of their results is kept.
+//!
+//! A window is *spoiled* when a step that may have changed the state in it is undone: nobody else may enter, whoever has
+//! not started in it is called back, and the state that it leaves is no version that any step asks for.
+
+use super::state::{Phase, Scheduler};
+use super::{Command, Done, Need};
+use crate::event::StepEvent;
+use crate::graph::StepIx;
+use crate::rebuild::{DirtyReason, Read, ReadKey, Verdict};
+use crate::resource::{Effect, Provision, ResourceId, Touch, Version};
+use crate::step::StepError;
+use std::sync::Arc;
+
+/// How often a step may have the makers of one state run again. More means that the state is lost each time before the
+/// step can use it.
+const MOST_RERUNS: u32 = 3;
+
+/// What is known of a live thing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Live {
+    /// The version that it is at; `None` where it is not live, or nobody knows.
+    version: Option<Version>,
+    /// Whether a step has asked for it since it was last ended.
+    exists: bool,
+    /// It is to be ended as soon as nobody uses it.
+    ending: bool,
+    window: Option<Window>,
+    /// Steps that wait for the window to close.
+    held: Vec<StepIx>,
+}
+
+#[derive(Clone, Debug)]
+struct Window {
+    id: u64,
+    base: Version,
+    /// Whether the live thing is at the base for sure: it was when the window opened, or a step has started since.
+    reached: bool,
+    /// All that entered.
+    entered: Vec<StepIx>,
+    /// The group of all that entered, where it is one.
+    group: Option<usize>,
+    /// Whether one that entered changes the state for sure.
+    mutates: bool,
+    /// Those that were there and have left, each with its turn then; 0 where it was called back.
+    left: Vec<(StepIx, u64)>,
+    in_use: u32,
+    settling: bool,
+    tainted: bool,
+    spoiled: bool,
+}
+
+/// A resource as a step found it.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) resource: ResourceId,
+    pub(super) version: Version,
+    /// The window in which the step uses it.
+    pub(super) window: u64,
+}
+
+/// Who made a version.
+#[derive(Clone, Copy, Debug)]
+enum Maker {
+    Nobody,
+    Step(StepIx),
+    Group(usize),
+}
+
+fn changes(touch: Touch) -> bool {
+    matches!(touch, Touch::Mutates | Touch::MayMutate)
+}
+
+impl Scheduler<'_> {
+    /// Starts a dirty step if its resources allow, else holds it.
+    pub(super) fn try_start(&mut self, step: StepIx, reasons: Vec<DirtyReason>) {
+        let plan = self.plan.clone();
+        let mut needs: Vec<Need> = Vec::new();
+        for (resource, touch) in &plan.steps[step.at()].touches {
+            if matches!(touch, Touch::Creates | Touch::Retires) {
+                continue;
+            }
+            let Some((version, maker)) = self.needed(step, resource) else {
+                // Nothing deploys it: the step itself says so, in its own words.
+                continue;
+            };
+            let live = self.live.entry(resource.clone()).or_default();
+            if let Some(window) = &live.window {
+                let one_group = window.group.is_some()
+                    && window.group == self.world.groups.on(&plan, step, resource);
+                let both_only_look = *touch != Touch::Mutates && !window.mutates;
+                let open = !window.settling && !window.spoiled && !live.ending;
+                if !open || window.base != version || !(one_group || both_only_look) {
+                    live.held.push(step);
+                    self.set(step, Phase::Held(reasons));
+                    return;
+                }
+            }
+            let warm = live.window.is_some() || live.version == Some(version);
+            let how = if warm {
+                Provision::Reuse
+            } else if matches!(version, Version::Created(_)) {
+                Provision::Create
+            } else if !self.lost_versions.contains(&version)
+                && self.snapshots.can_restore(&version)
+            {
+                Provision::Restore
+            } else {
+                self.rerun_maker(step, resource, maker);
+                return;
+            };
+            needs.push(Need { resource: resource.clone(), version, how });
+        }
+        self.enter_windows(step, &needs);
+        let by_force = reasons.iter().any(|reason| {
+            matches!(
+                reason,
+                DirtyReason::Forced { .. }
+                    | DirtyReason::RolledBack { .. }
+                    | DirtyReason::StateLost { .. }
+                    | DirtyReason::GroupMember { .. }
+            )
+        });
+        let run = &mut self.steps[step.at()];
+        run.attempt += 1;
+        run.supersedes = by_force;
+        run.unsettled = needs.len();
+        run.unfit = None;
+        run.started = 0;
+        run.output = None;
+        run.reads.clear();
+        let attempt = run.attempt;
+        self.set(step, Phase::Queued);
+        self.commands.push(Command::Run { step, attempt, needs });
+    }
+
+    fn enter_windows(&mut self, step: StepIx, needs: &[Need]) {
+        let mut found = Vec::with_capacity(needs.len());
+        for need in needs {
+            let group = self.world.groups.on(&self.plan, step, &need.resource);
+            let touch = self.plan.touch(step, &need.resource);
+            let live = self.live.entry(need.resource.clone()).or_default();
+            live.version = Some(need.version);
+            live.exists = true;
+            if live.window.is_none() {
+                self.windows += 1;
+                self.open_windows += 1;
+            }
+            let window = live.window.get_or_insert(Window {
+                id: self.windows,
+                base: need.version,
+                reached: need.how == Provision::Reuse,
+                entered: Vec::new(),
+                group,
+                mutates: false,
+                left: Vec::new(),
+                in_use: 0,
+                settling: false,
+                tainted: false,
+                spoiled: false,
+            });
+            if window.group != group {
+                window.group = None;
+            }
+            window.mutates |= touch == Some(Touch::Mutates);
+            window.entered.push(step);
+            window.in_use += 1;
+            found.push(Found {
+                resource: need.resource.clone(),
+                version: need.version,
+                window: window.id,
+            });
+        }
+        self.steps[step.at()].at_start = found;
+    }
+
+    /// Returns the version at which a step needs a resource now, and who left it so.
+    fn needed(&self, step: StepIx, resource: &ResourceId) -> Option<(Version, Maker)> {
+        let (version, by) = self.world.version_before(&self.plan, step, resource)?;
+        if let Some(at) = self.world.groups.on(&self.plan, step, resource)
+            && let Some(now) = self.world.group_now(at)
+        {
+            return Some((now, Maker::Group(at)));
+        }
+        let by = by.filter(|by| self.planned(*by).live.is_none());
+        let maker = match by.map(|by| (by, self.world.groups.on(&self.plan, by, resource))) {
+            None => Maker::Nobody,
+            Some((_, Some(at))) => Maker::Group(at),
+            Some((by, None)) => Maker::Step(by),
+        };
+        Some((version, maker))
+    }
+
+    /// Takes a step that ended out of the windows that it is in; `counts` where its result does.
+    pub(super) fn leave_windows(&mut self, step: StepIx, counts: bool, taints: bool) {
+        let run = &mut self.steps[step.at()];
+        let was_there = run.started > 0;
+        if !was_there {
+            run.unsettled = 0;
+        }
+        let turn = if counts { run.turn } else { 0 };
+        let found = run.at_start.clone();
+        for Found { resource, window: id, .. } in found {
+            let touch = self.plan.touch(step, &resource).unwrap_or(Touch::Observes);
+            let Some(live) = self.live.get_mut(&resource) else { continue };
+            let Some(window) = live.window.as_mut().filter(|window| window.id == id) else {
+                continue;
+            };
+            if was_there {
+                window.left.push((step, turn));
+                window.reached = true;
+                window.tainted |= taints && changes(touch);
+            }
+            window.in_use -= 1;
+            if window.in_use > 0 {
+                continue;
+            }
+            if !window.reached {
+                // Nobody knows how far it came towards the version that was asked for.
+                live.version = None;
+            }
+            let may_have_changed = window
+                .left
+                .iter()
+                .any(|(member, _)| self.plan.touch(*member, &resource).is_some_and(changes));
+            window.settling = true;
+            if may_have_changed && !live.ending {
+                self.commands.push(Command::Settle(resource));
+            } else {
+                let base = window.base;
+                self.settled(&resource, base, false);
+            }
+        }
+    }
+
+    /// Takes in the state of a resource that nobody uses any more.
+    pub(super) fn settled(&mut self, resource: &ResourceId, version: Version, changed: bool) {
+        let Some(live) = self.live.get_mut(resource) else { return };
+        let Some(window) = live.window.take_if(|window| window.settling) else { return };
+        self.open_windows -= 1;
+        self.woken.extend(live.held.drain(..));
+        if changed {
+            live.version = Some(version);
+            self.lost_versions.remove(&version);
+        }
+        if live.ending {
+            *live = Live::default();
+            self.commands.push(Command::Retire(resource.clone()));
+        }
+        if changed {
+            self.attribute(resource, &window, version);
+        }
+        for (member, turn) in window.left {
+            let run = &mut self.steps[member.at()];
+            if run.turn != turn {
+                continue;
+            }
+            run.unsettled = run.unsettled.saturating_sub(1);
+            if run.unsettled == 0 && run.phase == Phase::Settling {
+                self.complete(member);
+            }
+        }
+    }
+
+    /// Puts a change of state down to a step or a group.
+    fn attribute(&mut self, resource: &ResourceId, window: &Window, version: Version) {
+        let plan = self.plan.clone();
+        let effect = Effect { resource: resource.clone(), after: version };
+        let alone = window.left.len() == 1;
+        let mut groups =
+            window.left.iter().map(|(member, _)| self.world.groups.on(&plan, *member, resource));
+        let group = groups.next().flatten().filter(|at| groups.all(|other| other == Some(*at)));
+        let unfit = if alone {
+            None
+        } else if window.tainted || window.spoiled {
+            Some(format!("a step that failed changed {resource} at the same time"))
+        } else if group.is_none() {
+            let names: Vec<String> = window
+                .left
+                .iter()
+                .map(|(member, _)| format!("`{}`", plan.steps[member.at()].id))
+                .collect();
+            Some(format!(
+                "{resource} changed while {} ran at the same time, so nobody can tell who did it; \
+                 add `depends_on` between them",
+                names.join(", ")
+            ))
+        } else {
+            None
+        };
+        let mut any_counts = false;
+        for &(member, turn) in &window.left {
+            if self.steps[member.at()].turn != turn {
+                continue;
+            }
+            if let Some(unfit) = &unfit {
+                self.steps[member.at()].unfit.get_or_insert_with(|| unfit.clone());
+            }
+            if plan.touch(member, resource).is_some_and(changes) {
+                any_counts = true;
+                self.world.add_effect(member, &effect);
+                self.add_to_output(member, &effect);
+            }
+        }
+        if let Some(at) = group
+            && any_counts
+            && !window.spoiled
+        {
+            self.world.set_group_now(at, Some(version));
+        }
+    }
+
+    fn add_to_output(&mut self, step: StepIx, effect: &Effect) {
+        if let Some(output) = &mut self.steps[step.at()].output {
+            let output = Arc::make_mut(output);
+            output.effects.retain(|other| other.resource != effect.resource);
+            output.effects.push(effect.clone());
+        }
+    }
+
+    /// Returns the reads that stand for the states and groups that a step depended on.
+    pub(super) fn state_reads(&self, step: StepIx) -> Vec<Read> {
+        let mut reads = Vec::new();
+        for Found { resource, version, .. } in &self.steps[step.at()].at_start {
+            match self.world.groups.on(&self.plan, step, resource) {
+                Some(at) => {
+                    let before = self.world.version_before(&self.plan, step, resource);
+                    let digest = before.map(|(version, _)| version.digest());
+                    reads.push(Read { key: ReadKey::State(resource.clone()), digest });
+                    reads.push(Read {
+                        key: ReadKey::Group(resource.clone()),
+                        digest: Some(self.world.groups.digest(at)),
+                    });
+                }
+                None => reads.push(Read {
+                    key: ReadKey::State(resource.clone()),
+                    digest: Some(version.digest()),
+                }),
+            }
+        }
+        reads
+    }
+
+    /// Verifies a step, together with what its groups came to so far.
+    pub(super) fn group_verdict(&self, step: StepIx) -> Verdict {
+        let verdict = self.world.verify(&self.plan, step);
+        if matches!(verdict, Verdict::Dirty(_)) {
+            return verdict;
+        }
+        for &at in self.world.groups.of_step(step) {
+            if let Some(other) = self.group_dirty[at] {
+                return Verdict::Dirty(vec![self.group_reason(at, other)]);
+            }
+        }
+        verdict
+    }
+
+    fn group_reason(&self, group: usize, other: StepIx) -> DirtyReason {
+        DirtyReason::GroupMember {
+            other: self.planned(other).id.clone(),
+            resource: self.plan.groups[group].resource.clone(),
+        }
+    }
+
+    /// A member of a group must run, so members whose kept results stood in must run too; returns whether the step now
+    /// waits for one of them.
+    pub(super) fn recall_group(&mut self, step: StepIx) -> bool {
+        let plan = self.plan.clone();
+        let mut recalled = Vec::new();
+        let groups = self.world.groups.clone();
+        for &at in groups.of_step(step) {
+            if self.group_dirty[at].is_some() {
+                continue;
+            }
+            self.group_dirty[at] = Some(step);
+            for &member in &plan.groups[at].members {
+                if self.phase(member) == &Phase::Done(Done::Hit) {
+                    recalled.push((member, self.group_reason(at, step)));
+                }
+            }
+        }
+        let waits = recalled.iter().any(|(member, _)| plan.graph.is_ancestor(*member, step));
+        self.send_back(recalled);
+        waits
+    }
+
+    /// Keeps the results of a cluster, with the states that its groups left.
+    pub(super) fn store_cluster(&mut self, cluster: usize) {
+        let plan = self.plan.clone();
+        let groups = self.world.groups.clone();
+        let cluster = &groups.clusters()[cluster];
+        for &at in &cluster.groups {
+            let Some(now) = self.world.group_now(at) else { continue };
+            let group = &plan.groups[at];
+            let effect = Effect { resource: group.resource.clone(), after: now };
+            for &member in &group.members {
+                if plan.touch(member, &group.resource).is_some_and(changes) {
+                    self.world.add_effect(member, &effect);
+                    self.add_to_output(member, &effect);
+                }
+            }
+        }
+        let runs = || cluster.members.iter().map(|member| &self.steps[member.at()]);
+        let unfit = runs().find_map(|run| run.unfit.clone());
+        let supersedes = runs().any(|run| run.supersedes);
+        for &member in &cluster.members {
+            let run = &mut self.steps[member.at()];
+            run.supersedes = supersedes;
+            run.unfit.clone_from(&unfit);
+            if let Some(output) = run.output.clone() {
+                self.world.outputs.insert(member, output);
+            }
+            self.store(member);
+        }
+    }
+
+    /// A version cannot be had any more: the steps that made it run again.
+    pub(super) fn lost(&mut self, step: StepIx, resource: &ResourceId) {
+        let found = &self.steps[step.at()].at_start;
+        let lost = found.iter().find(|found| found.resource == *resource);
+        self.lost_versions.extend(lost.map(|found| found.version));
+        if let Some(live) = self.live.get_mut(resource) {
+            live.version = None;
+        }
+        if self.closed.is_some() {
+            self.set(step, Phase::Done(Done::Skipped));
+            self.tell(step, StepEvent::Skipped);
+            return;
+        }
+        let maker = self.needed(step, resource).map_or(Maker::Nobody, |(_, maker)| maker);
+        self.rerun_maker(step, resource, maker);
+    }
+
+    fn rerun_maker(&mut self, step: StepIx, resource: &ResourceId, maker: Maker) {
+        let reason = DirtyReason::StateLost {
+            resource: resource.clone(),
+            needed_by: self.planned(step).id.clone(),
+        };
+        let makers = match maker {
+            Maker::Nobody => Vec::new(),
+            Maker::Step(maker) => vec![maker],
+            Maker::Group(at) => self.plan.groups[at].members.clone(),
+        };
+        self.set(step, Phase::Waiting);
+        let reruns = self.reruns.entry(step).or_default();
+        *reruns += 1;
+        if makers.is_empty() {
+            self.fail_unstarted(step, format!("{resource} could not be made"));
+        } else if *reruns > MOST_RERUNS {
+            let why = format!(
+                "the state of {resource} is lost each time before it can be used; add `depends_on` between the \
+                 steps that use it"
+            );
+            self.fail_unstarted(step, why);
+        } else {
+            let run_again = |step: &StepIx| self.planned(*step).live.is_none() && !self.is_left_out(*step);
+            let back = makers.into_iter().filter(run_again).map(|maker| (maker, reason.clone()));
+            let mut back: Vec<(StepIx, DirtyReason)> = back.collect();
+            // A member of its own group that lost the state starts over with the others.
+            back.retain(|(maker, _)| *maker != step);
+            self.send_back(back);
+            if self.phase(step) == &Phase::Waiting {
+                self.wait_again(step);
+            }
+        }
+    }
+
+    /// Fails a step that cannot even start.
+    pub(super) fn fail_unstarted(&mut self, step: StepIx, message: String) {
+        self.failed(step, StepError::new(message), 0, 0);
+    }
+
+    /// Sets steps and everything that waits for them back to waiting; a group that ran goes back whole.
+    pub(super) fn send_back(&mut self, mut roots: Vec<(StepIx, DirtyReason)>) {
+        if roots.is_empty() {
+            return;
+        }
+        let plan = self.plan.clone();
+        let groups = self.world.groups.clone();
+        let span = loop {
+            let from: Vec<StepIx> = roots.iter().map(|(step, _)| *step).collect();
+            let span = plan.graph.span_of(&from);
+            let mut whole = vec![false; plan.groups.len()];
+            let n_roots = roots.len();
+            for &step in span.iter().filter(|step| self.steps[step.at()].started > 0) {
+                for &at in groups.of_step(step) {
+                    if std::mem::replace(&mut whole[at], true) {
+                        continue;
+                    }
+                    self.world.set_group_now(at, None);
+                    for &member in &plan.groups[at].members {
+                        let ran = self.steps[member.at()].started > 0;
+                        if ran && span.binary_search(&member).is_err() {
+                            roots.push((member, self.group_reason(at, step)));
+                        }
+                    }
+                }
+            }
+            if roots.len() == n_roots {
+                break span;
+            }
+        };
+        for (step, reason) in roots {
+            self.steps[step.at()].forced = Some(vec![reason]);
+        }
+        self.forgive(&span);
+        for &step in &span {
+            self.undo(step);
+        }
+        self.recount();
+    }
+
+    /// Undoes a step: drops its output, calls it back where it runs.
+    pub(super) fn undo(&mut self, step: StepIx) {
+        let plan = self.plan.clone();
+        self.spoil(step);
+        self.world.drop_step(&plan, step);
+        self.turns += 1;
+        let turn = self.turns;
+        let run = &mut self.steps[step.at()];
+        run.turn = turn;
+        run.output = None;
+        run.tolerated = false;
+        match run.phase {
+            Phase::Queued | Phase::Running => self.call_back(step),
+            Phase::Aborting => {}
+            Phase::Waiting | Phase::Held(_) | Phase::Settling | Phase::Asleep | Phase::Done(_) => {
+                run.started = 0;
+                self.set(step, Phase::Waiting);
+            }
+        }
+    }
+
+    pub(super) fn call_back(&mut self, step: StepIx) {
+        self.set(step, Phase::Aborting);
+        self.commands.push(Command::Abort(step));
+    }
+
+    /// Spoils the open windows in which a step may have changed something.
+    fn spoil(&mut self, step: StepIx) {
+        let plan = self.plan.clone();
+        if self.steps[step.at()].started == 0 {
+            return;
+        }
+        let found = self.steps[step.at()].at_start.clone();
+        for Found { resource, window: id, .. } in found {
+            if !plan.touch(step, &resource).is_some_and(changes) {
+                continue;
+            }
+            let Some(window) = self.live.get_mut(&resource).and_then(|live| live.window.as_mut())
+            else {
+                continue;
+            };
+            if window.id != id || std::mem::replace(&mut window.spoiled, true) {
+                continue;
+            }
+            for other in window.entered.clone() {
+                let uses = self.steps[other.at()].at_start.iter().any(|found| found.window == id);
+                if uses && self.phase(other) == &Phase::Queued {
+                    self.call_back(other);
+                }
+            }
+        }
+    }
+
+    /// Ends a live thing, as soon as nobody uses it.
+    pub(super) fn retire(&mut self, resource: &ResourceId) -> bool {
+        let Some(live) = self.live.get_mut(resource) else { return false };
+        if !live.exists || live.ending {
+            return false;
+        }
+        if live.window.is_some() {
+            live.ending = true;
+        } else {
+            *live = Live::default();
+            self.commands.push(Command::Retire(resource.clone()));
+        }
+        true
+    }
+
+    /// A step that was called back has stopped.
+    pub(super) fn after_abort(&mut self, step: StepIx) {
+        self.steps[step.at()].started = 0;
+        if self.closed.is_some() {
+            self.set(step, Phase::Done(Done::Skipped));
+            return;
+        }
+        self.set(step, Phase::Waiting);
+        self.wait_again(step);
+    }
+
+    /// Tells why a retry is refused.
+    pub(super) fn refuse(&mut self, step: StepIx, why: String) {
+        self.tell(step, StepEvent::RetryRefused { why });
+    }
+}

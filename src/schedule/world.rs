@@ -1,0 +1,137 @@
+//! What is true so far in a task: the outputs there are, and the versions that resources were left in.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::TaskPlan;
+use super::groups::Groups;
+use crate::context::{Lookup, Output, Outputs};
+use crate::graph::StepIx;
+use crate::rebuild::{self, Present, Question, ReadKey, Verdict};
+use crate::resource::{Effect, ResourceId, ResourceKind, Version};
+
+/// The outputs and effects of the steps that are done.
+#[derive(Clone, Debug)]
+pub(super) struct World {
+    pub(super) outputs: Outputs,
+    pub(super) groups: Arc<Groups>,
+    effects: HashMap<ResourceId, Vec<(StepIx, Version)>>,
+    /// For each group, the state that the members which ran so far left together.
+    group_now: Vec<Option<Version>>,
+}
+
+impl World {
+    pub(super) fn new(plan: &TaskPlan, groups: Arc<Groups>) -> Self {
+        World {
+            outputs: Outputs::new(plan.steps.len(), plan.initial.clone()),
+            groups,
+            effects: HashMap::new(),
+            group_now: vec![None; plan.groups.len()],
+        }
+    }
+
+    /// Takes in the output of a step, with its effects.
+    pub(super) fn add(&mut self, step: StepIx, output: Arc<Output>) {
+        for effect in &output.effects {
+            self.add_effect(step, effect);
+        }
+        self.outputs.insert(step, output);
+    }
+
+    /// Takes in the effect of a step.
+    pub(super) fn add_effect(&mut self, step: StepIx, effect: &Effect) {
+        let effects = self.effects.entry(effect.resource.clone()).or_default();
+        match effects.binary_search_by_key(&step, |(other, _)| *other) {
+            Ok(at) => effects[at].1 = effect.after,
+            Err(at) => effects.insert(at, (step, effect.after)),
+        }
+    }
+
+    /// Drops the output and the effects of a step.
+    pub(super) fn drop_step(&mut self, plan: &TaskPlan, step: StepIx) {
+        let output = self.outputs.remove(step);
+        let touched = plan.steps[step.at()].touches.iter().map(|(resource, _)| resource);
+        let changed = output.iter().flat_map(|output| &output.effects).map(|e| &e.resource);
+        for resource in touched.chain(changed) {
+            if let Some(effects) = self.effects.get_mut(resource)
+                && let Ok(at) = effects.binary_search_by_key(&step, |(other, _)| *other)
+            {
+                effects.remove(at);
+            }
+        }
+    }
+
+    /// Returns the state that the members of a group which ran so far left.
+    pub(super) fn group_now(&self, group: usize) -> Option<Version> {
+        self.group_now[group]
+    }
+
+    /// Sets or forgets the state that the members of a group left.
+    pub(super) fn set_group_now(&mut self, group: usize, now: Option<Version>) {
+        self.group_now[group] = now;
+    }
+
+    /// Returns the version at which a step finds a resource, and the step that left it so.
+    ///
+    /// Members of the step's own group do not count: all of them start from one version.
+    pub(super) fn version_before(
+        &self,
+        plan: &TaskPlan,
+        step: StepIx,
+        resource: &ResourceId,
+    ) -> Option<(Version, Option<StepIx>)> {
+        let lookup = match resource.kind {
+            ResourceKind::Env => Lookup::Env(resource.name.clone()),
+            ResourceKind::Agent => Lookup::Agent(resource.name.clone()),
+            ResourceKind::Sandbox => Lookup::Sandbox(resource.name.clone()),
+        };
+        let answer = self.outputs.find(&plan.graph, step, &lookup);
+        let group = self.groups.on(plan, step, resource);
+        for &(other, version) in self.effects.get(resource).into_iter().flatten().rev() {
+            if answer.from.is_some_and(|made_by| made_by > other) {
+                // It was made anew after that.
+                break;
+            }
+            let theirs = self.groups.on(plan, other, resource);
+            if (group.is_some() && theirs == group) || !plan.graph.is_ancestor(other, step) {
+                continue;
+            }
+            let now = theirs.and_then(|at| self.group_now[at]);
+            return Some((now.unwrap_or(version), Some(other)));
+        }
+        answer.digest.map(|digest| (Version::Created(digest), answer.from))
+    }
+
+    /// Answers a read of a step as things stand.
+    pub(super) fn present(&self, plan: &TaskPlan, step: StepIx, read: &ReadKey) -> Present {
+        match read {
+            ReadKey::Lookup(lookup) => {
+                let answer = self.outputs.find(&plan.graph, step, lookup);
+                (answer.digest, answer.from)
+            }
+            ReadKey::State(resource) => match self.version_before(plan, step, resource) {
+                Some((version, by)) => (Some(version.digest()), by),
+                None => (None, None),
+            },
+            ReadKey::Group(resource) => {
+                let group = self.groups.on(plan, step, resource);
+                (group.map(|at| self.groups.digest(at)), None)
+            }
+        }
+    }
+
+    /// Verifies a step as things stand.
+    pub(super) fn verify(&self, plan: &TaskPlan, step: StepIx) -> Verdict {
+        let planned = &plan.steps[step.at()];
+        if let Some(reason) = &planned.forced {
+            return Verdict::Dirty(vec![reason.clone()]);
+        }
+        let question = Question {
+            key: &planned.key,
+            determinism: planned.determinism,
+            candidates: &planned.candidates,
+            previous: planned.previous.as_ref(),
+        };
+        rebuild::verify(question, &mut |read| self.present(plan, step, read))
+    }
+}

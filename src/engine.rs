@@ -1,0 +1,660 @@
+//! The only place where the scheduler meets the world.
+//!
+//! One dispatcher with one loop owns all state: it feeds each task's scheduler with what happened, carries out its
+//! commands, and tells one ordered stream of [`RunEvent`]s. Steps run beside it and talk to nobody else.
+
+mod executor;
+mod live;
+mod store;
+
+pub use live::{LiveSettings, Provisioner};
+pub use store::{FAILURE, Store, TRACE, Verdicts};
+
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+
+use crate::context::{Output, Outputs, Place};
+use crate::event::{Outcome, RunEvent, Score, StepEvent, Tally};
+use crate::graph::StepIx;
+use crate::rebuild::{DirtyReason, Log, MadeBy, Read};
+use crate::resource::ResourceId;
+use crate::schedule::{
+    Command, Done, Ended, Input, Need, Phase, Pool, Scheduler, TaskEnd, TaskPlan,
+};
+use crate::step::{Content, Step, StepError};
+use crate::system::{Stamp, System};
+
+/// A task made ready to be run.
+pub struct TaskJob {
+    /// The task as shown, such as `tasks/hello.json`.
+    pub shown: String,
+    /// The plan, with what is kept of earlier runs.
+    pub plan: Arc<TaskPlan>,
+    /// The steps, in list order.
+    pub steps: Vec<Arc<dyn Step>>,
+    /// The contents that each step uses.
+    pub contents: Vec<Vec<Arc<Content>>>,
+    /// Steps that must run because a state that they made is lost.
+    pub lost: HashMap<StepIx, DirtyReason>,
+    /// The stamps of the files that went into the plan.
+    pub stamps: Arc<HashMap<PathBuf, Stamp>>,
+}
+
+/// How a run is carried out.
+#[derive(Clone, Debug)]
+pub struct EngineSettings {
+    /// The run's id.
+    pub run: String,
+    /// How many steps run at once.
+    pub jobs: usize,
+    /// How many tasks run at once.
+    pub task_jobs: usize,
+    /// How long a step may run.
+    pub step_timeout: Option<Duration>,
+}
+
+/// What the user asks of a run while it goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// Go on.
+    GoOn,
+    /// Stop: drain, tear down, record.
+    Stop,
+    /// Stop at once.
+    StopNow,
+}
+
+/// The result of a task.
+#[derive(Clone, Debug)]
+pub struct TaskResult {
+    /// The task as shown.
+    pub shown: String,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Its scores.
+    pub scores: Vec<Score>,
+    /// Why it failed, where it did.
+    pub failure: Option<String>,
+    /// What was counted.
+    pub tally: Tally,
+    /// All outputs, what the scheduler itself adds included.
+    pub outputs: Outputs,
+    /// How each step ended.
+    pub phases: Vec<Phase>,
+    /// Where the results are kept that stand for the task; `None` where one of them is not kept.
+    pub kept: Option<Vec<aebuild_cache::Place>>,
+    /// How long the steps took that gave those results, microseconds.
+    pub worth_us: u64,
+    /// The blobs that those results name.
+    pub blobs: Vec<aebuild_cache::BlobRef>,
+}
+
+/// A moment of a run, as the dispatcher tells it.
+pub enum Told {
+    /// An event.
+    Event(RunEvent),
+    /// The log of a step that ended or whose kept result stood in.
+    Log {
+        /// The task.
+        task: String,
+        /// The step.
+        step: String,
+        /// The log.
+        log: Log,
+    },
+}
+
+enum Message {
+    Ended { task: usize, step: StepIx, ended: Ended, started_us: i64, took_us: u64, log: Log, unfit: Option<String> },
+    Provisioned { task: usize, step: StepIx, need: Need },
+    Settled { task: usize, resource: ResourceId, settled: live::Settled },
+    Woke { task: usize, step: StepIx },
+    Notice(String),
+}
+
+struct Active<'s> {
+    job: Arc<TaskJob>,
+    scheduler: Scheduler<'s>,
+    aborts: HashMap<StepIx, watch::Sender<bool>>,
+    queued: HashMap<StepIx, Vec<Need>>,
+    logs: HashMap<StepIx, (Log, i64, u64)>,
+    unfit: HashMap<StepIx, String>,
+    places: HashMap<StepIx, aebuild_cache::Place>,
+    blobs: Vec<aebuild_cache::BlobRef>,
+    worth: HashMap<StepIx, u64>,
+    tally: Tally,
+    began_us: i64,
+}
+
+/// Runs tasks and returns their results in the order given.
+pub struct Dispatcher<'a> {
+    system: Arc<dyn System>,
+    store: &'a Store,
+    provisioner: Arc<Provisioner>,
+    settings: EngineSettings,
+    tell: &'a mut dyn FnMut(Told),
+}
+
+impl<'a> Dispatcher<'a> {
+    /// Returns a dispatcher.
+    pub fn new(
+        system: Arc<dyn System>,
+        store: &'a Store,
+        provisioner: Arc<Provisioner>,
+        settings: EngineSettings,
+        tell: &'a mut dyn FnMut(Told),
+    ) -> Self {
+        Dispatcher { system, store, provisioner, settings, tell }
+    }
+
+    /// Runs the tasks; `wish` changes when the user wants to stop.
+    pub async fn run(
+        &mut self,
+        jobs: Vec<TaskJob>,
+        mut wish: watch::Receiver<Wish>,
+    ) -> Vec<TaskResult> {
+        let n = jobs.len();
+        let (send, mut receive) = mpsc::unbounded_channel();
+        let mut waiting: VecDeque<(usize, Arc<TaskJob>)> =
+            jobs.into_iter().map(Arc::new).enumerate().collect();
+        let mut active: HashMap<usize, Active<'a>> = HashMap::new();
+        let mut results: Vec<Option<TaskResult>> = (0..n).map(|_| None).collect();
+        let mut pool: Pool<(usize, StepIx)> = Pool::new(self.settings.jobs);
+        let mut stopping = false;
+        loop {
+            while active.len() < self.settings.task_jobs.max(1) {
+                let Some((at, job)) = waiting.pop_front() else { break };
+                if stopping {
+                    results[at] = Some(self.never_started(&job));
+                    continue;
+                }
+                let mut task = self.begin(job);
+                let commands = task.scheduler.on(Input::Begin);
+                let ended = self.carry_out(at, &mut task, commands, &mut pool, &send);
+                if ended {
+                    results[at] = Some(self.finish(at, task).await);
+                } else {
+                    active.insert(at, task);
+                }
+                self.start_steps(&mut active, &mut results, &mut pool, &send).await;
+            }
+            if active.is_empty() && waiting.is_empty() {
+                break;
+            }
+            let message = tokio::select! {
+                biased;
+                changed = wish.changed() => {
+                    let asked = match changed {
+                        Ok(()) => *wish.borrow_and_update(),
+                        // Who could ask is gone, and nobody waits for the result.
+                        Err(_) => Wish::StopNow,
+                    };
+                    match asked {
+                        Wish::GoOn => {}
+                        Wish::Stop if stopping => {}
+                        Wish::Stop => {
+                            stopping = true;
+                            let ids: Vec<usize> = active.keys().copied().collect();
+                            for at in ids {
+                                self.feed(
+                                    at,
+                                    Input::Cancel,
+                                    &mut active,
+                                    &mut results,
+                                    &mut pool,
+                                    &send,
+                                )
+                                .await;
+                            }
+                        }
+                        Wish::StopNow => {
+                            self.provisioner.kill_now();
+                            for (at, task) in active.drain() {
+                                results[at] = Some(self.result(task, Some(Outcome::Cancelled)));
+                            }
+                            break;
+                        }
+                    }
+                    continue;
+                }
+                message = receive.recv() => message.expect("bug: the dispatcher holds a sender"),
+            };
+            self.take_in(message, &mut active, &mut results, &mut pool, &send).await;
+            while let Ok(message) = receive.try_recv() {
+                self.take_in(message, &mut active, &mut results, &mut pool, &send).await;
+            }
+        }
+        results.into_iter().flatten().collect()
+    }
+
+    async fn take_in(
+        &mut self,
+        message: Message,
+        active: &mut HashMap<usize, Active<'a>>,
+        results: &mut [Option<TaskResult>],
+        pool: &mut Pool<(usize, StepIx)>,
+        send: &mpsc::UnboundedSender<Message>,
+    ) {
+        match message {
+            Message::Notice(text) => (self.tell)(Told::Event(RunEvent::Notice { text })),
+            Message::Provisioned { task, step, need } => {
+                if let Some(running) = active.get_mut(&task) {
+                    let what = StepEvent::Provisioned { resource: need.resource, how: need.how };
+                    self.tell_step(running, step, what);
+                }
+            }
+            Message::Ended { task, step, ended, started_us, took_us, log, unfit } => {
+                pool.done();
+                if let Some(running) = active.get_mut(&task) {
+                    running.aborts.remove(&step);
+                    running.unfit.remove(&step);
+                    running.unfit.extend(unfit.map(|why| (step, why)));
+                    self.tell_log(running, step, &log);
+                    running.logs.insert(step, (log, started_us, took_us));
+                    if let Ended::Failed(error) = &ended {
+                        let planned = &running.job.plan.steps[step.at()];
+                        self.store.keep_failure(
+                            planned,
+                            &self.settings.run,
+                            error,
+                            started_us,
+                            took_us,
+                        );
+                    }
+                }
+                let input = Input::Ended { step, ended, started_us, took_us };
+                self.feed(task, input, active, results, pool, send).await;
+                self.start_steps(active, results, pool, send).await;
+            }
+            Message::Settled { task, resource, settled } => {
+                let input = Input::Settled {
+                    resource,
+                    version: settled.version,
+                    changed: settled.changed,
+                };
+                self.feed(task, input, active, results, pool, send).await;
+            }
+            Message::Woke { task, step } => {
+                self.feed(task, Input::Woke(step), active, results, pool, send).await;
+            }
+        }
+    }
+
+    fn begin(&mut self, job: Arc<TaskJob>) -> Active<'a> {
+        let steps = job.plan.steps.len();
+        let task = job.shown.clone();
+        (self.tell)(Told::Event(RunEvent::TaskStarted { task, steps }));
+        let scheduler = Scheduler::new(job.plan.clone(), self.store, &job.lost);
+        Active {
+            job,
+            scheduler,
+            aborts: HashMap::new(),
+            queued: HashMap::new(),
+            logs: HashMap::new(),
+            unfit: HashMap::new(),
+            places: HashMap::new(),
+            blobs: Vec::new(),
+            worth: HashMap::new(),
+            tally: Tally::default(),
+            began_us: self.system.now_us(),
+        }
+    }
+
+    async fn feed(
+        &mut self,
+        at: usize,
+        input: Input,
+        active: &mut HashMap<usize, Active<'a>>,
+        results: &mut [Option<TaskResult>],
+        pool: &mut Pool<(usize, StepIx)>,
+        send: &mpsc::UnboundedSender<Message>,
+    ) {
+        let Some(task) = active.get_mut(&at) else { return };
+        let commands = task.scheduler.on(input);
+        let ended = self.carry_out(at, task, commands, pool, send);
+        if ended && let Some(task) = active.remove(&at) {
+            results[at] = Some(self.finish(at, task).await);
+        }
+        Box::pin(self.start_steps(active, results, pool, send)).await;
+    }
+
+    /// Starts queued steps while there are slots.
+    async fn start_steps(
+        &mut self,
+        active: &mut HashMap<usize, Active<'a>>,
+        results: &mut [Option<TaskResult>],
+        pool: &mut Pool<(usize, StepIx)>,
+        send: &mpsc::UnboundedSender<Message>,
+    ) {
+        while let Some((at, step)) = pool.start() {
+            let Some(task) = active.get_mut(&at) else {
+                pool.done();
+                continue;
+            };
+            let Some(needs) = task.queued.remove(&step) else {
+                pool.done();
+                continue;
+            };
+            self.spawn(at, task, step, needs, send);
+            let commands = task.scheduler.on(Input::Started(step));
+            let ended = self.carry_out(at, task, commands, pool, send);
+            if ended && let Some(task) = active.remove(&at) {
+                results[at] = Some(self.finish(at, task).await);
+            }
+        }
+    }
+
+    fn spawn(
+        &mut self,
+        at: usize,
+        task: &mut Active<'a>,
+        step: StepIx,
+        needs: Vec<Need>,
+        send: &mpsc::UnboundedSender<Message>,
+    ) {
+        let (abort, aborted) = watch::channel(false);
+        task.aborts.insert(step, abort);
+        let run = executor::StepRun {
+            task: at,
+            job: task.job.clone(),
+            step,
+            needs,
+            outputs: task.scheduler.outputs().share(),
+            provisioner: self.provisioner.clone(),
+            store: self.store.share(),
+            system: self.system.clone(),
+            timeout: self.settings.step_timeout,
+            aborted,
+        };
+        let send = send.clone();
+        tokio::spawn(async move {
+            let report = |message| {
+                // The dispatcher is gone only when the process ends.
+                let _ = send.send(message);
+            };
+            let told = |need| report(Message::Provisioned { task: at, step, need });
+            let finished = run.run(&told).await;
+            report(Message::Ended {
+                task: at,
+                step,
+                ended: finished.ended,
+                started_us: finished.started_us,
+                took_us: finished.took_us,
+                log: finished.log,
+                unfit: finished.unfit,
+            });
+        });
+    }
+
+    /// Carries out commands; returns whether the task is over.
+    fn carry_out(
+        &mut self,
+        at: usize,
+        task: &mut Active<'a>,
+        commands: Vec<Command>,
+        pool: &mut Pool<(usize, StepIx)>,
+        send: &mpsc::UnboundedSender<Message>,
+    ) -> bool {
+        let mut over = false;
+        let mut queue: VecDeque<Command> = commands.into();
+        while let Some(command) = queue.pop_front() {
+            match command {
+                Command::Run { step, needs, .. } => {
+                    task.queued.insert(step, needs);
+                    pool.push((at, step));
+                }
+                Command::Abort(step) => {
+                    if pool.call_back(|item| *item == (at, step)).is_some() {
+                        task.queued.remove(&step);
+                        let input =
+                            Input::Ended { step, ended: Ended::Aborted, started_us: 0, took_us: 0 };
+                        queue.extend(task.scheduler.on(input));
+                    } else if let Some(abort) = task.aborts.get(&step) {
+                        abort.send_replace(true);
+                    }
+                }
+                Command::Settle(resource) => {
+                    let provisioner = self.provisioner.clone();
+                    let send = send.clone();
+                    tokio::spawn(async move {
+                        let settled = provisioner.settle(at, &resource).await;
+                        if let Some(notice) = settled.notice.clone() {
+                            let _ = send.send(Message::Notice(notice));
+                        }
+                        let _ = send.send(Message::Settled { task: at, resource, settled });
+                    });
+                }
+                Command::Store { step, output, reads, supersedes } => {
+                    self.keep(task, step, output, reads, supersedes);
+                }
+                Command::Retire(resource) => self.provisioner.retire(at, &resource),
+                Command::Wake { step, after_ms } => {
+                    let send = send.clone();
+                    tokio::spawn(async move {
+                        tokio::time::sleep(Duration::from_millis(after_ms)).await;
+                        let _ = send.send(Message::Woke { task: at, step });
+                    });
+                }
+                Command::Tell(step, what) => {
+                    self.count(task, step, &what);
+                    self.tell_step(task, step, what);
+                }
+                Command::Finish => over = true,
+            }
+        }
+        over
+    }
+
+    fn count(&mut self, task: &mut Active<'a>, step: StepIx, what: &StepEvent) {
+        let tally = &mut task.tally;
+        match what {
+            StepEvent::Hit { took_us, .. } => {
+                tally.hit += 1;
+                tally.saved_us += took_us;
+                task.worth.insert(step, *took_us);
+                let trace = task.job.plan.steps[step.at()]
+                    .candidates
+                    .iter()
+                    .find(|trace| {
+                        let output = task.scheduler.outputs().get(step);
+                        output.is_some_and(|output| Arc::ptr_eq(&output, &trace.output))
+                    })
+                    .cloned();
+                if let Some(trace) = trace {
+                    if let Some(place) = self.store.place_of(&trace) {
+                        task.places.insert(step, place);
+                        task.blobs.extend(store::blobs_of(&trace.output, &trace.log));
+                    }
+                    self.tell_log(task, step, &trace.log);
+                }
+            }
+            StepEvent::Started { .. } => tally.ran += 1,
+            StepEvent::Finished { took_us, .. } => {
+                task.worth.insert(step, *took_us);
+            }
+            StepEvent::Deferred => tally.deferred += 1,
+            StepEvent::Failed { .. } => tally.failed += 1,
+            StepEvent::Skipped => tally.skipped += 1,
+            StepEvent::RolledBack { .. } => {
+                task.places.remove(&step);
+            }
+            _ => {}
+        }
+    }
+
+    fn tell_step(&mut self, task: &Active<'a>, step: StepIx, what: StepEvent) {
+        let planned = &task.job.plan.steps[step.at()];
+        (self.tell)(Told::Event(RunEvent::Step {
+            task: task.job.shown.clone(),
+            step: planned.id.clone(),
+            kind: planned.kind,
+            what,
+        }));
+    }
+
+    fn tell_log(&mut self, task: &Active<'a>, step: StepIx, log: &Log) {
+        if log.inline.is_empty() && log.stored.is_none() {
+            return;
+        }
+        (self.tell)(Told::Log {
+            task: task.job.shown.clone(),
+            step: task.job.plan.steps[step.at()].id.to_string(),
+            log: log.clone(),
+        });
+    }
+
+    fn keep(
+        &mut self,
+        task: &mut Active<'a>,
+        step: StepIx,
+        output: Arc<Output>,
+        reads: Vec<Read>,
+        supersedes: bool,
+    ) {
+        let planned = &task.job.plan.steps[step.at()];
+        let changed = task.job.contents[step.at()].iter().find_map(|content| {
+            content.files.iter().find(|file| !self.is_unchanged(&task.job, file)).map(|file| {
+                format!("`{}` of artifact `{}` changed while it ran", file.path, content.name)
+            })
+        });
+        if let Some(why) = changed.or_else(|| task.unfit.get(&step).cloned()) {
+            self.tell_step(task, step, StepEvent::NotStored { why });
+            return;
+        }
+        let (log, started_us, took_us) = task.logs.get(&step).cloned().unwrap_or_default();
+        let made = MadeBy {
+            run: self.settings.run.clone(),
+            step: format!("{}/{}", task.job.plan.name, planned.id),
+            started_us,
+            took_us,
+        };
+        let blobs = store::blobs_of(&output, &log);
+        match self.store.keep(planned, output, reads, made, log, supersedes) {
+            Ok(stored) => {
+                if let Some(place) = stored.place {
+                    task.places.insert(step, place);
+                    task.blobs.extend(blobs);
+                }
+                if let Some(text) = stored.notice {
+                    (self.tell)(Told::Event(RunEvent::Notice { text }));
+                }
+            }
+            Err(why) => self.tell_step(task, step, StepEvent::NotStored { why }),
+        }
+    }
+
+    fn is_unchanged(&self, job: &TaskJob, file: &crate::step::ContentFile) -> bool {
+        let planned = job.stamps.get(&file.source);
+        let now = self.system.metadata(&file.source).map(|metadata| metadata.stamp).ok();
+        if planned.is_some() && planned == now.as_ref() {
+            return true;
+        }
+        let mut stream = crate::digest::Stream::new();
+        let read = self.system.stream(&file.source, &mut |bytes| stream.update(bytes));
+        read.is_ok() && stream.finish() == file.digest
+    }
+
+    fn never_started(&mut self, job: &TaskJob) -> TaskResult {
+        let skipped = job.plan.steps.len() as u64;
+        let result = TaskResult {
+            shown: job.shown.clone(),
+            outcome: Outcome::Cancelled,
+            scores: Vec::new(),
+            failure: None,
+            tally: Tally { skipped, ..Tally::default() },
+            outputs: Outputs::new(job.plan.steps.len(), job.plan.initial.clone()),
+            phases: vec![Phase::Done(Done::Skipped); job.plan.steps.len()],
+            kept: None,
+            worth_us: 0,
+            blobs: Vec::new(),
+        };
+        self.tell_result(&result, 0);
+        result
+    }
+
+    async fn finish(&mut self, at: usize, task: Active<'a>) -> TaskResult {
+        if let Err(text) = self.provisioner.end_task(at).await {
+            (self.tell)(Told::Event(RunEvent::Notice { text }));
+        }
+        self.result(task, None)
+    }
+
+    fn result(&mut self, task: Active<'a>, outcome: Option<Outcome>) -> TaskResult {
+        let took_us = self.system.now_us().saturating_sub(task.began_us).max(0) as u64;
+        let (end, failure) = task.scheduler.end();
+        let scores = scores(&task.job.plan, task.scheduler.outputs());
+        let outcome = outcome.unwrap_or_else(|| outcome_of(&end, &scores));
+        let phases: Vec<Phase> =
+            task.job.plan.graph.steps().map(|step| task.scheduler.phase(step).clone()).collect();
+        let kept = task
+            .job
+            .plan
+            .graph
+            .steps()
+            .filter(|step| task.job.plan.steps[step.at()].live.is_none())
+            .map(|step| task.places.get(&step).copied())
+            .collect();
+        let mut outputs = task.scheduler.outputs().clone();
+        outputs.append(task.scheduler.entries());
+        let result = TaskResult {
+            shown: task.job.shown.clone(),
+            outcome,
+            scores,
+            failure,
+            tally: task.tally,
+            outputs,
+            phases,
+            kept,
+            worth_us: task.worth.values().sum(),
+            blobs: task.blobs,
+        };
+        self.tell_result(&result, took_us);
+        result
+    }
+
+    fn tell_result(&mut self, result: &TaskResult, took_us: u64) {
+        (self.tell)(Told::Event(RunEvent::TaskFinished {
+            task: result.shown.clone(),
+            outcome: result.outcome,
+            scores: result.scores.clone(),
+            failure: result.failure.clone(),
+            tally: result.tally,
+            took_us,
+        }));
+    }
+}
+
+/// Returns the scores that verifications hold, in list order.
+pub fn scores(plan: &TaskPlan, outputs: &Outputs) -> Vec<Score> {
+    let mut scores = Vec::new();
+    for (step, output) in outputs.all() {
+        for entry in &output.entries {
+            let Place::Set(path) = &entry.place else { continue };
+            let [first, _] = &path[..] else { continue };
+            let score = entry.value.get("score").and_then(serde_json::Value::as_f64);
+            if let (true, Some(score)) = (first == "verifications", score) {
+                scores.push(Score { name: plan.steps[step.at()].id.to_string(), score });
+            }
+        }
+    }
+    scores
+}
+
+fn outcome_of(end: &TaskEnd, scores: &[Score]) -> Outcome {
+    match end {
+        TaskEnd::Cancelled => Outcome::Cancelled,
+        TaskEnd::Failed => Outcome::Failed,
+        TaskEnd::Well if scores.is_empty() => Outcome::Unscored,
+        TaskEnd::Well if scores.iter().all(|score| score.score >= 1.0) => Outcome::Passed,
+        TaskEnd::Well => Outcome::ScoredBelowOne,
+    }
+}
+
+/// A step's future panicked: a fault of aebuild that fails the step and nothing else.
+fn panicked() -> StepError {
+    StepError::of("Bug", "bug: the step panicked; please report it")
+}

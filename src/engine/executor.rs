@@ -1,0 +1,253 @@
+//! Runs one step: brings what it needs to the right state, gives it its world, and reports how it ended.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::TaskJob;
+use super::live::{ProvisionError, Provisioner};
+use super::store::Store;
+use crate::context::{Answer, Lookup, Output, Outputs};
+use crate::graph::StepIx;
+use crate::rebuild::{Log, Read, ReadKey};
+use crate::schedule::{Ended, Need};
+use crate::step::sandbox::Sandbox;
+use crate::step::{Content, Services, StepCx, StepError, StoredFile, Stream};
+use crate::system::System;
+
+/// Logs longer than this are kept as a blob.
+const INLINE_LOG: usize = 8 * 1024;
+
+/// The longest log that is kept of a step; what comes after is dropped, and the log says so.
+const LOG_LIMIT: usize = 32 << 20;
+
+/// One run of one step.
+pub(super) struct StepRun {
+    pub(super) task: usize,
+    pub(super) job: Arc<TaskJob>,
+    pub(super) step: StepIx,
+    pub(super) needs: Vec<Need>,
+    pub(super) outputs: Outputs,
+    pub(super) provisioner: Arc<Provisioner>,
+    pub(super) store: Store,
+    pub(super) system: Arc<dyn System>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) aborted: watch::Receiver<bool>,
+}
+
+/// How it went.
+pub(super) struct Finished {
+    pub(super) ended: Ended,
+    pub(super) started_us: i64,
+    pub(super) took_us: u64,
+    pub(super) log: Log,
+    /// Why the result must not be kept.
+    pub(super) unfit: Option<String>,
+}
+
+impl StepRun {
+    /// Runs the step; `told` hears of each need that was brought to its state.
+    pub(super) async fn run(mut self, told: &(dyn Fn(Need) + Sync)) -> Finished {
+        let started_us = self.system.now_us();
+        let mut sandboxes = HashMap::new();
+        let mut lost = None;
+        for need in &self.needs {
+            match self.provisioner.provide(self.task, &self.job.plan, self.step, need).await {
+                Ok(sandbox) => {
+                    sandboxes.insert(need.resource.name.clone(), sandbox);
+                    told(need.clone());
+                }
+                Err(ProvisionError::Lost) => lost = Some(Ended::Lost(need.resource.clone())),
+                Err(ProvisionError::Failed(why)) => lost = Some(Ended::Failed(StepError::new(why))),
+            }
+        }
+        if let Some(ended) = lost {
+            return Finished { ended, started_us, took_us: 0, log: Log::default(), unfit: None };
+        }
+        let world = World {
+            job: self.job.clone(),
+            step: self.step,
+            outputs: self.outputs.share(),
+            sandboxes,
+            reads: Mutex::default(),
+            log: Mutex::default(),
+            unfit: Mutex::default(),
+            store: self.store.share(),
+            scratch: self.provisioner.scratch(self.task, self.step),
+        };
+        // The clock of the step starts when its world stands.
+        let started_us = self.system.now_us();
+        let ended = self.run_in(&world).await;
+        let took_us = self.system.now_us().saturating_sub(started_us).max(0) as u64;
+        world.clean();
+        let log = world.take_log();
+        let ended = match ended {
+            Ended::Output(output, _) => Ended::Output(output, world.take_reads()),
+            other => other,
+        };
+        let unfit = locked(&world.unfit).take();
+        Finished { ended, started_us, took_us, log, unfit }
+    }
+
+    async fn run_in(&mut self, world: &World) -> Ended {
+        let planned = &self.job.plan.steps[self.step.at()];
+        let step = self.job.steps[self.step.at()].clone();
+        let handle = format!("{}/{}", self.job.plan.name, planned.id);
+        let cx = StepCx { step: &planned.id, handle: &handle, services: world };
+        let run = catch(step.run(cx));
+        let limit = self.timeout;
+        let timed = async {
+            match limit {
+                Some(limit) => match tokio::time::timeout(limit, run).await {
+                    Ok(result) => result,
+                    Err(_) => Err(StepError::of(
+                        "TimeoutError",
+                        format!("it ran longer than {} s", limit.as_secs_f64()),
+                    )),
+                },
+                None => run.await,
+            }
+        };
+        let mut aborted = self.aborted.clone();
+        let stop = async {
+            loop {
+                if *aborted.borrow_and_update() {
+                    return;
+                }
+                if aborted.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop => Ended::Aborted,
+            result = timed => match result {
+                Ok(output) => Ended::Output(output, Vec::new()),
+                Err(error) => Ended::Failed(error),
+            },
+        }
+    }
+}
+
+/// Turns a panic of a step into its failure.
+async fn catch(
+    future: impl Future<Output = Result<Output, StepError>>,
+) -> Result<Output, StepError> {
+    let mut future = pin!(future);
+    std::future::poll_fn(move |cx| {
+        match std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+            Ok(poll) => poll,
+            Err(_) => Poll::Ready(Err(super::panicked())),
+        }
+    })
+    .await
+}
+
+/// What a running step sees.
+struct World {
+    job: Arc<TaskJob>,
+    step: StepIx,
+    outputs: Outputs,
+    sandboxes: HashMap<String, Arc<dyn Sandbox>>,
+    reads: Mutex<Vec<Read>>,
+    log: Mutex<Vec<u8>>,
+    unfit: Mutex<Option<String>>,
+    store: Store,
+    scratch: PathBuf,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl World {
+    fn take_reads(&self) -> Vec<Read> {
+        std::mem::take(&mut *locked(&self.reads))
+    }
+
+    fn take_log(&self) -> Log {
+        let bytes = std::mem::take(&mut *locked(&self.log));
+        if bytes.len() <= INLINE_LOG {
+            return Log { inline: bytes, stored: None };
+        }
+        match self.store.keep_bytes(&bytes) {
+            Ok(stored) => Log { inline: Vec::new(), stored: Some(stored) },
+            Err(_) => Log { inline: bytes, stored: None },
+        }
+    }
+
+    fn clean(&self) {
+        if crate::system::disk::exists(&self.scratch) {
+            // What is left goes with the run's own folder.
+            let _ = crate::system::disk::remove_dir_all(&self.scratch);
+        }
+    }
+}
+
+impl Services for World {
+    fn find(&self, lookup: &Lookup) -> Answer {
+        let answer = self.outputs.find(&self.job.plan.graph, self.step, lookup);
+        let mut reads = locked(&self.reads);
+        let key = ReadKey::Lookup(lookup.clone());
+        if !reads.iter().any(|read| read.key == key) {
+            reads.push(Read { key, digest: answer.digest });
+        }
+        answer
+    }
+
+    fn sandbox(&self, name: &str) -> Result<Arc<dyn Sandbox>, StepError> {
+        self.sandboxes.get(name).cloned().ok_or_else(|| {
+            StepError::new(format!("sandbox `{name}` is not among what the step said it touches"))
+        })
+    }
+
+    fn artifact(&self, name: &str) -> Option<Arc<Content>> {
+        let contents = &self.job.contents[self.step.at()];
+        contents.iter().find(|content| content.name == name || content.id == name).cloned()
+    }
+
+    fn keep(&self, bytes: &[u8]) -> Result<StoredFile, StepError> {
+        self.store.keep_bytes(bytes).map_err(StepError::new)
+    }
+
+    fn keep_file(&self, file: &Path) -> Result<StoredFile, StepError> {
+        self.store.keep_file(file).map_err(StepError::new)
+    }
+
+    fn fetch(&self, file: &StoredFile, to: &Path) -> Result<bool, StepError> {
+        self.store.fetch(file, to).map_err(StepError::new)
+    }
+
+    fn scratch(&self) -> Result<PathBuf, StepError> {
+        crate::system::disk::create_dir_all(&self.scratch).map_err(|error| {
+            StepError::new(format!("no private folder could be made for the step: {error}"))
+        })?;
+        Ok(self.scratch.clone())
+    }
+
+    fn do_not_keep(&self, why: &str) {
+        locked(&self.unfit).get_or_insert_with(|| why.to_owned());
+    }
+
+    fn log(&self, _stream: Stream, bytes: &[u8]) {
+        let mut log = locked(&self.log);
+        let room = LOG_LIMIT.saturating_sub(log.len());
+        if room == 0 {
+            return;
+        }
+        if bytes.len() < room {
+            log.extend_from_slice(bytes);
+            return;
+        }
+        log.extend_from_slice(&bytes[..room]);
+        let said = format!("\n[the log is cut here: it is longer than {} MiB]\n", LOG_LIMIT >> 20);
+        log.extend_from_slice(said.as_bytes());
+    }
+}

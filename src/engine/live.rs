@@ -1,0 +1,349 @@
+//! Live things on this machine: made when a step needs them, brought to the state that it needs, ended with their task.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use aebuild_cache::{BlobRef, Cache, Restored, StatMemo};
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::OnceCell;
+
+use super::store::{blob_of, version_of};
+use crate::context::Place;
+use crate::graph::StepIx;
+use crate::provider::local::{LocalSandbox, LocalSandboxes, SandboxSpec, Wanted};
+use crate::resource::{Provision, ResourceId, ResourceKind, Version};
+use crate::schedule::{Need, TaskPlan};
+use crate::step::sandbox::Sandbox;
+
+/// Where and how live things are made.
+#[derive(Clone, Debug)]
+pub struct LiveSettings {
+    /// The folder of live things; each run has its own below it.
+    pub folder: PathBuf,
+    /// The run's id.
+    pub run: String,
+    /// How sandboxes are walled off.
+    pub wanted: Wanted,
+    /// Whether live things stay when their task ends.
+    pub keep: bool,
+    /// Variables of this machine that the configuration passes on to sandboxes.
+    pub passed: Vec<(String, String)>,
+}
+
+/// Why a live thing is not at the state that a step needs.
+pub(super) enum ProvisionError {
+    /// The snapshot of that state cannot be loaded.
+    Lost,
+    /// It could not be made at all.
+    Failed(String),
+}
+
+/// The state that a live thing was left in.
+#[derive(Clone, Debug)]
+pub(super) struct Settled {
+    pub(super) version: Version,
+    pub(super) changed: bool,
+    pub(super) notice: Option<String>,
+}
+
+struct LiveSandbox {
+    sandbox: Arc<LocalSandbox>,
+    version: Version,
+    tree: BlobRef,
+    memo: StatMemo,
+}
+
+type Slot = Arc<AsyncMutex<Option<LiveSandbox>>>;
+
+/// A live thing that was left up.
+#[derive(Clone, Debug)]
+pub struct LeftUp {
+    /// Which.
+    pub resource: ResourceId,
+    /// The folder that is its state.
+    pub folder: PathBuf,
+}
+
+/// Makes, restores and ends live things.
+pub struct Provisioner {
+    settings: LiveSettings,
+    cache: Option<Cache>,
+    sandboxes: OnceCell<Result<LocalSandboxes, String>>,
+    slots: Mutex<HashMap<(usize, ResourceId), Slot>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Provisioner {
+    /// Returns a provisioner; nothing is made yet.
+    pub fn new(settings: LiveSettings, cache: Option<Cache>) -> Self {
+        Provisioner { settings, cache, sandboxes: OnceCell::new(), slots: Mutex::default() }
+    }
+
+    /// Returns what the user should be told about how live things are walled off.
+    pub fn notice(&self) -> Option<String> {
+        self.sandboxes.get()?.as_ref().ok()?.notice()
+    }
+
+    /// Returns the private folder of a step.
+    pub(super) fn scratch(&self, task: usize, step: StepIx) -> PathBuf {
+        let name = format!("scratch-{task}-{}", step.0);
+        self.settings.folder.join(&self.settings.run).join(name)
+    }
+
+    fn slot(&self, task: usize, resource: &ResourceId) -> Slot {
+        locked(&self.slots).entry((task, resource.clone())).or_default().clone()
+    }
+
+    async fn sandboxes(&self) -> Result<&LocalSandboxes, ProvisionError> {
+        let made = self
+            .sandboxes
+            .get_or_init(|| async {
+                let settings = self.settings.clone();
+                let make = move || {
+                    LocalSandboxes::new(settings.folder, &settings.run, settings.wanted)
+                        .map_err(|error| error.to_string())
+                };
+                tokio::task::spawn_blocking(make)
+                    .await
+                    .unwrap_or_else(|error| Err(format!("bug: making sandboxes failed: {error}")))
+            })
+            .await;
+        made.as_ref().map_err(|why| ProvisionError::Failed(why.clone()))
+    }
+
+    /// Brings a sandbox to the version that a step needs.
+    pub(super) async fn provide(
+        &self,
+        task: usize,
+        plan: &TaskPlan,
+        step: StepIx,
+        need: &Need,
+    ) -> Result<Arc<dyn Sandbox>, ProvisionError> {
+        if need.resource.kind != ResourceKind::Sandbox {
+            return Err(ProvisionError::Failed(format!("{} cannot be made here", need.resource)));
+        }
+        let slot = self.slot(task, &need.resource);
+        let mut slot = slot.lock().await;
+        if let Some(live) = slot.as_ref()
+            && (live.version == need.version || need.how == Provision::Reuse)
+        {
+            return Ok(live.sandbox.clone());
+        }
+        // One that is at another version is made anew where the version is that of creation.
+        if matches!(need.version, Version::Created(_))
+            && let Some(live) = slot.take()
+        {
+            let ended = live.sandbox.destroy().await;
+            ended.map_err(|error| ProvisionError::Failed(error.to_string()))?;
+        }
+        if slot.is_none() {
+            *slot = Some(self.create(task, plan, step, &need.resource).await?);
+        }
+        let Some(live) = slot.as_mut() else {
+            return Err(ProvisionError::Lost);
+        };
+        if let Version::State { .. } = need.version {
+            self.restore(live, &need.version).await?;
+        }
+        live.version = need.version;
+        Ok(live.sandbox.clone())
+    }
+
+    async fn create(
+        &self,
+        task: usize,
+        plan: &TaskPlan,
+        step: StepIx,
+        resource: &ResourceId,
+    ) -> Result<LiveSandbox, ProvisionError> {
+        let sandboxes = self.sandboxes().await?;
+        let (handle, declared) = definition(plan, step, resource);
+        // What a step declares stands before what the configuration passes on.
+        let passed = self.settings.passed.iter();
+        let passed = passed.filter(|(name, _)| !declared.iter().any(|(other, _)| other == name));
+        let env_vars = passed.cloned().chain(declared.iter().cloned()).collect();
+        let spec =
+            SandboxSpec { id: format!("{handle}-{task}"), env_vars, ..SandboxSpec::default() };
+        let failed = |error: String| ProvisionError::Failed(error);
+        let sandbox = sandboxes.create(spec).map_err(|error| failed(error.to_string()))?;
+        let mut memo = StatMemo::new();
+        let tree = Cache::digest_tree(sandbox.state_dir(), &mut memo)
+            .map_err(|error| failed(error.to_string()))?;
+        let version = version_of(&tree);
+        Ok(LiveSandbox { sandbox, version, tree, memo })
+    }
+
+    async fn restore(
+        &self,
+        live: &mut LiveSandbox,
+        version: &Version,
+    ) -> Result<(), ProvisionError> {
+        let (Some(cache), Some(tree)) = (self.cache.clone(), blob_of(version)) else {
+            return Err(ProvisionError::Lost);
+        };
+        live.sandbox.settled().await;
+        let folder = live.sandbox.state_dir().to_path_buf();
+        let mut memo = std::mem::take(&mut live.memo);
+        let work = move || {
+            let restored = cache.sync_tree(&tree, &folder, &mut memo);
+            (restored, memo)
+        };
+        let (restored, memo) = tokio::task::spawn_blocking(work)
+            .await
+            .map_err(|error| ProvisionError::Failed(format!("bug: restoring failed: {error}")))?;
+        live.memo = memo;
+        live.tree = tree;
+        match restored {
+            Ok(Restored::Done { .. }) => Ok(()),
+            Ok(Restored::Miss { .. }) => Err(ProvisionError::Lost),
+            Err(error) => Err(ProvisionError::Failed(error.to_string())),
+        }
+    }
+
+    /// Takes the state of a sandbox that no step uses.
+    pub(super) async fn settle(&self, task: usize, resource: &ResourceId) -> Settled {
+        let slot = self.slot(task, resource);
+        let mut slot = slot.lock().await;
+        let Some(live) = slot.as_mut() else {
+            let version = Version::Created(crate::digest::Digest::of_bytes(b"not live"));
+            return Settled { version, changed: false, notice: None };
+        };
+        live.sandbox.settled().await;
+        let folder = live.sandbox.state_dir().to_path_buf();
+        let cache = self.cache.clone();
+        let mut memo = std::mem::take(&mut live.memo);
+        let work = move || {
+            let mut notice = None;
+            let stored = cache.and_then(|cache| match cache.store_tree(&folder, &mut memo) {
+                Ok(tree) => Some(tree.manifest),
+                Err(error) => {
+                    notice = Some(error.to_string());
+                    None
+                }
+            });
+            let tree = stored
+                .map(Ok)
+                .unwrap_or_else(|| Cache::digest_tree(&folder, &mut memo));
+            (tree, memo, notice)
+        };
+        let (tree, memo, notice) = match tokio::task::spawn_blocking(work).await {
+            Ok(done) => done,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        live.memo = memo;
+        match tree {
+            Ok(tree) => {
+                let changed = tree.id != live.tree.id;
+                if changed {
+                    live.tree = tree;
+                    live.version = version_of(&tree);
+                }
+                Settled { version: live.version, changed, notice }
+            }
+            Err(error) => {
+                // A state that cannot be read is nobody's: what needs it makes the sandbox anew.
+                let text = format!("the state of {resource} cannot be taken: {error}");
+                let mut digester = crate::digest::Digester::new("unknown state");
+                digester.text(&text).number(live.memo.len() as u64);
+                let version = Version::State { tree: digester.finish(), size: 0 };
+                live.version = version;
+                Settled { version, changed: true, notice: Some(text) }
+            }
+        }
+    }
+
+    /// Ends a live thing.
+    pub(super) fn retire(self: &Arc<Self>, task: usize, resource: &ResourceId) {
+        let slot = locked(&self.slots).remove(&(task, resource.clone()));
+        if let Some(slot) = slot {
+            tokio::spawn(async move {
+                if let Some(live) = slot.lock().await.take() {
+                    // Its folder goes with the run's own at the latest.
+                    let _ = live.sandbox.destroy().await;
+                }
+            });
+        }
+    }
+
+    /// Ends what a task left up, unless it is to be kept.
+    pub(super) async fn end_task(&self, task: usize) -> Result<(), String> {
+        if self.settings.keep {
+            return Ok(());
+        }
+        let slots: Vec<Slot> = {
+            let mut all = locked(&self.slots);
+            let mine: Vec<_> = all.keys().filter(|(of, _)| *of == task).cloned().collect();
+            mine.into_iter().filter_map(|key| all.remove(&key)).collect()
+        };
+        let mut failed = Vec::new();
+        for slot in slots {
+            if let Some(live) = slot.lock().await.take()
+                && let Err(error) = live.sandbox.destroy().await
+            {
+                failed.push(error.to_string());
+            }
+        }
+        if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+    }
+
+    /// Returns what is up.
+    pub async fn left_up(&self) -> Vec<LeftUp> {
+        let slots: Vec<_> =
+            locked(&self.slots).iter().map(|(key, slot)| (key.1.clone(), slot.clone())).collect();
+        let mut up = Vec::new();
+        for (resource, slot) in slots {
+            if let Some(live) = slot.lock().await.as_ref() {
+                up.push(LeftUp { resource, folder: live.sandbox.state_dir().to_path_buf() });
+            }
+        }
+        up.sort_by(|a, b| a.resource.cmp(&b.resource));
+        up
+    }
+
+    /// Ends everything and removes the run's folder.
+    pub async fn close(&self) -> Result<(), String> {
+        let slots: Vec<Slot> = locked(&self.slots).drain().map(|(_, slot)| slot).collect();
+        for slot in slots {
+            if let Some(live) = slot.lock().await.take() {
+                live.sandbox.destroy().await.map_err(|error| error.to_string())?;
+            }
+        }
+        match self.sandboxes.get() {
+            Some(Ok(sandboxes)) => sandboxes.close().await.map_err(|error| error.to_string()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Kills every process of the run at once.
+    pub fn kill_now(&self) {
+        if let Some(Ok(sandboxes)) = self.sandboxes.get() {
+            sandboxes.kill_now();
+        }
+    }
+}
+
+/// Returns the handle of a sandbox and the variables of its commands, as its deploy step gave them.
+fn definition(
+    plan: &TaskPlan,
+    step: StepIx,
+    resource: &ResourceId,
+) -> (String, Vec<(String, String)>) {
+    let found = (0..step.0).rev().map(StepIx).find_map(|other| {
+        let output = plan.steps[other.at()].live.as_ref()?;
+        let entry = output
+            .entries
+            .iter()
+            .find(|entry| entry.place == Place::Sandbox(resource.name.clone()))?;
+        plan.graph.is_ancestor(other, step).then(|| (entry.value.clone(), other))
+    });
+    let Some((value, maker)) = found else {
+        return (format!("local-{}", resource.name), Vec::new());
+    };
+    let handle = value.get("sandbox_id").and_then(serde_json::Value::as_str);
+    let fields = &plan.steps[maker.at()].env_vars;
+    (handle.unwrap_or("local-sandbox").to_owned(), fields.clone())
+}

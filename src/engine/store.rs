@@ -1,0 +1,306 @@
+//! Traces in the cache, and back.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use aebuild_cache::{BlobId, BlobRef, Cache, NewRecord, Place, Record};
+
+use crate::context::Output;
+use crate::digest::Digest;
+use crate::json::Value;
+use crate::rebuild::{self, Log, MadeBy, Read, Trace};
+use crate::resource::Version;
+use crate::schedule::{PlannedStep, Snapshots};
+use crate::step::{Determinism, StepError, StoredFile};
+
+/// The kind of a record that holds a trace.
+pub const TRACE: u8 = 1;
+/// The kind of a record that holds a failure: history, never a result.
+pub const FAILURE: u8 = 2;
+
+/// Results of earlier runs, as far as this run may use and add to them.
+pub struct Store(Arc<Inner>);
+
+struct Inner {
+    cache: Option<Cache>,
+    /// Whether results are looked for.
+    reads: bool,
+    places: Mutex<HashMap<(Digest, Digest), Place>>,
+    said: Mutex<Vec<String>>,
+}
+
+/// What became of a result that was to be kept.
+#[derive(Clone, Debug, Default)]
+pub struct Stored {
+    /// Where it is kept.
+    pub place: Option<Place>,
+    /// What the user should be told.
+    pub notice: Option<String>,
+}
+
+/// What is kept of a step: the traces under its fingerprint and its newest one.
+#[derive(Clone, Debug, Default)]
+pub struct Verdicts {
+    /// The traces under the fingerprint, the one that counts first.
+    pub candidates: Vec<Arc<Trace>>,
+    /// The newest trace of the step of this name.
+    pub previous: Option<Arc<Trace>>,
+}
+
+/// Returns the blob that a version's tree is kept as.
+pub(super) fn blob_of(version: &Version) -> Option<BlobRef> {
+    match version {
+        Version::Created(_) => None,
+        Version::State { tree, size } => {
+            Some(BlobRef { id: BlobId::from_bytes(*tree.as_bytes()), size: *size })
+        }
+    }
+}
+
+/// Returns the version of a resource whose state is this tree.
+pub(super) fn version_of(tree: &BlobRef) -> Version {
+    Version::State { tree: Digest::from_bytes(*tree.id.as_bytes()), size: tree.size }
+}
+
+fn file_of(blob: BlobRef) -> StoredFile {
+    StoredFile { sha256: *blob.id.as_bytes(), size: blob.size }
+}
+
+fn blob_of_file(file: &StoredFile) -> BlobRef {
+    BlobRef { id: BlobId::from_bytes(file.sha256), size: file.size }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Store {
+    /// Returns a store over a cache; without `reads`, nothing that is kept is used.
+    pub fn new(cache: Option<Cache>, reads: bool) -> Self {
+        Store(Arc::new(Inner { cache, reads, places: Mutex::default(), said: Mutex::default() }))
+    }
+
+    /// Returns a handle of the same store.
+    pub fn share(&self) -> Store {
+        Store(self.0.clone())
+    }
+
+    /// Returns what is kept of a step.
+    pub fn verdicts(&self, key: &rebuild::Key) -> Verdicts {
+        let Some(cache) = self.0.cache.as_ref().filter(|_| self.0.reads) else {
+            return Verdicts::default();
+        };
+        let candidates: Vec<Arc<Trace>> = cache
+            .by_key(key.fingerprint.as_bytes())
+            .into_iter()
+            .filter(|record| record.kind == TRACE)
+            .filter_map(|record| self.usable(cache, record))
+            .filter(|trace| trace.fingerprint == key.fingerprint)
+            .collect();
+        let previous = match candidates.first() {
+            Some(trace) => Some(trace.clone()),
+            None => self.previous(key),
+        };
+        Verdicts { candidates, previous }
+    }
+
+    /// Returns the newest trace of the step of this name.
+    pub fn previous(&self, key: &rebuild::Key) -> Option<Arc<Trace>> {
+        let cache = self.0.cache.as_ref()?;
+        let records = cache.by_lineage(key.lineage.as_bytes());
+        let newest = records.into_iter().find(|record| record.kind == TRACE)?;
+        rebuild::decode(&newest.payload).map(Arc::new)
+    }
+
+    /// Reads a record; one whose blobs are gone is dropped, which the run says.
+    fn usable(&self, cache: &Cache, record: Record) -> Option<Arc<Trace>> {
+        let gone = record.blobs.iter().any(|blob| !cache.has_blob(blob));
+        let trace = rebuild::decode(&record.payload);
+        let trace = match trace {
+            Some(trace) if !gone => Arc::new(trace),
+            other => {
+                let step = other.map_or_else(|| "a step".to_owned(), |trace| trace.made.step);
+                locked(&self.0.said).push(format!(
+                    "the kept result of {step} is damaged or its files are gone: it is dropped"
+                ));
+                // A record that cannot be dropped is looked at again next time.
+                let _ = cache.drop_record(record.place);
+                return None;
+            }
+        };
+        locked(&self.0.places)
+            .insert((trace.action(), trace.output.digest()), record.place);
+        Some(trace)
+    }
+
+    /// Returns what the store has to say, each once.
+    pub fn notices(&self) -> Vec<String> {
+        let mut said = std::mem::take(&mut *locked(&self.0.said));
+        if let Some(cache) = &self.0.cache {
+            said.extend(cache.notices().iter().map(ToString::to_string));
+        }
+        said.dedup();
+        said
+    }
+
+    /// Returns where a trace is kept.
+    pub fn place_of(&self, trace: &Trace) -> Option<Place> {
+        locked(&self.0.places).get(&(trace.action(), trace.output.digest())).copied()
+    }
+
+    /// Keeps a result.
+    pub fn keep(
+        &self,
+        planned: &PlannedStep,
+        output: Arc<Output>,
+        reads: Vec<Read>,
+        made: MadeBy,
+        log: Log,
+        supersedes: bool,
+    ) -> Result<Stored, String> {
+        let Some(cache) = &self.0.cache else { return Ok(Stored::default()) };
+        let trace = Trace {
+            fingerprint: planned.key.fingerprint,
+            manifest: planned.key.manifest.clone(),
+            reads,
+            output,
+            made,
+            log,
+        };
+        let action = trace.action();
+        let digest = trace.output.digest();
+        let notice = planned
+            .candidates
+            .iter()
+            .find(|kept| kept.action() == action && kept.output.digest() != digest)
+            .filter(|_| planned.determinism == Determinism::Pure)
+            .map(|kept| {
+                format!(
+                    "`{}` gave another output than in run {} from the same inputs; see `aebuild cache nondeterminism`",
+                    planned.id, kept.made.run
+                )
+            });
+        let blobs = blobs_of(&trace.output, &trace.log);
+        let trees = trace.output.effects.iter().filter_map(|effect| blob_of(&effect.after));
+        let record = NewRecord {
+            key: *planned.key.fingerprint.as_bytes(),
+            action: *action.as_bytes(),
+            lineage: *planned.key.lineage.as_bytes(),
+            output: *digest.as_bytes(),
+            kind: TRACE,
+            supersedes,
+            paid: planned.determinism == Determinism::Sampled,
+            payload: rebuild::encode(&trace),
+            blobs,
+            trees: trees.collect(),
+        };
+        let place = cache.append(record).map_err(|error| error.to_string())?;
+        Ok(Stored { place: Some(place), notice })
+    }
+
+    /// Keeps that a step failed, as history.
+    pub fn keep_failure(
+        &self,
+        planned: &PlannedStep,
+        run: &str,
+        error: &StepError,
+        started_us: i64,
+        took_us: u64,
+    ) {
+        let Some(cache) = &self.0.cache else { return };
+        let payload = crate::json::json!({
+            "v": rebuild::FORMAT_VERSION,
+            "run": run,
+            "error_type": error.kind,
+            "error": error.message,
+            "at": started_us,
+            "took": took_us,
+        });
+        let record = NewRecord {
+            key: *Digest::of_bytes(b"failure").as_bytes(),
+            action: *planned.key.fingerprint.as_bytes(),
+            lineage: *planned.key.lineage.as_bytes(),
+            output: *Digest::of_bytes(b"failure").as_bytes(),
+            kind: FAILURE,
+            supersedes: true,
+            paid: false,
+            payload: payload.to_string().into_bytes(),
+            blobs: Vec::new(),
+            trees: Vec::new(),
+        };
+        // History that cannot be kept is no reason to fail a run; the store has said so already.
+        let _ = cache.append(record);
+    }
+
+    /// Keeps bytes.
+    pub fn keep_bytes(&self, bytes: &[u8]) -> Result<StoredFile, String> {
+        match &self.0.cache {
+            Some(cache) => cache.put_blob(bytes).map(file_of).map_err(|error| error.to_string()),
+            None => Err("there is no store: `--no-cache` was given".to_owned()),
+        }
+    }
+
+    /// Keeps a file.
+    pub fn keep_file(&self, file: &Path) -> Result<StoredFile, String> {
+        match &self.0.cache {
+            Some(cache) => cache.put_blob_file(file).map(file_of).map_err(|error| error.to_string()),
+            None => Err("there is no store: `--no-cache` was given".to_owned()),
+        }
+    }
+
+    /// Writes a kept file to a path; `false` where the store has lost it.
+    pub fn fetch(&self, file: &StoredFile, to: &Path) -> Result<bool, String> {
+        match &self.0.cache {
+            Some(cache) => {
+                cache.copy_blob(&blob_of_file(file), to).map_err(|error| error.to_string())
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Returns the bytes of a log; `None` where the store has lost them.
+    pub fn log_bytes(&self, log: &Log) -> Option<Vec<u8>> {
+        match &log.stored {
+            None => Some(log.inline.clone()),
+            Some(file) => self.0.cache.as_ref()?.get_blob(&blob_of_file(file)),
+        }
+    }
+
+    /// Makes sure that all that was kept survives a power cut.
+    pub fn flush(&self) -> Result<(), String> {
+        match &self.0.cache {
+            Some(cache) => cache.flush().map_err(|error| error.to_string()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Snapshots for Store {
+    fn can_restore(&self, version: &Version) -> bool {
+        match (&self.0.cache, blob_of(version)) {
+            (Some(cache), Some(tree)) => cache.has_tree(&tree),
+            _ => false,
+        }
+    }
+}
+
+/// Returns the blobs of an output and its log: kept files are referred to by `aebuild:sha256:<hex>:<size>` anywhere in
+/// its values.
+pub(super) fn blobs_of(output: &Output, log: &Log) -> Vec<BlobRef> {
+    let mut found = Vec::new();
+    for entry in &output.entries {
+        find_stored(&entry.value, &mut found);
+    }
+    found.extend(log.stored.iter().map(blob_of_file));
+    found
+}
+
+fn find_stored(value: &Value, found: &mut Vec<BlobRef>) {
+    match value {
+        Value::String(text) => found.extend(StoredFile::from_url(text).map(|f| blob_of_file(&f))),
+        Value::Array(items) => items.iter().for_each(|item| find_stored(item, found)),
+        Value::Object(members) => members.values().for_each(|item| find_stored(item, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

@@ -1,0 +1,19 @@
+//! From files to plans, with salsa: an edit of one task file reads that file alone again.
+//!
+//! Files, contents of artifacts and the setting of a run are inputs; what follows from them are tracked queries. salsa
+//! lives in memory only. Nothing here runs a step, and the engine never sees salsa: what it gets is a [`TaskPlan`].
+
+mod contents;
+mod db;
+mod inputs;
+mod queries;
+
+pub use contents::{FileMemo, hash_content, is_settled};
+pub use db::{Database, Db};
+pub use inputs::{ArtifactInput, FolderInput, SettingInput, TaskInput};
+pub use queries::{
+    BuiltStep, Setting, built, checked, effective, fingerprint, graph, parsed, plan, step, task,
+};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! The digests of files, and the memo that spares hashing what did not change.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::digest::{Digest, Stream};
+use crate::step::{Content, ContentFile};
+use crate::system::{Stamp, System};
+use crate::task::folder::Artifact;
+
+/// A file changed this close to when it was hashed may change again under the same stamp, so its digest is not kept.
+const RACY_NS: i128 = 20_000_000;
+
+/// Digests by path and stamp. A stamp only decides whether to hash again; it never enters a key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FileMemo {
+    known: HashMap<PathBuf, (Stamp, Digest)>,
+}
+
+impl FileMemo {
+    /// Returns the memo with these digests.
+    pub fn from_known(known: impl IntoIterator<Item = (PathBuf, Stamp, Digest)>) -> Self {
+        FileMemo {
+            known: known.into_iter().map(|(path, stamp, digest)| (path, (stamp, digest))).collect(),
+        }
+    }
+
+    /// Returns what is known, sorted by path.
+    pub fn known(&self) -> Vec<(&Path, Stamp, Digest)> {
+        let mut known: Vec<_> = self
+            .known
+            .iter()
+            .map(|(path, (stamp, digest))| (path.as_path(), *stamp, *digest))
+            .collect();
+        known.sort_by_key(|(path, _, _)| *path);
+        known
+    }
+
+    /// Returns the digest and size of a file, hashing it only where its stamp is not the known one.
+    pub fn digest(&mut self, system: &dyn System, path: &Path) -> io::Result<(Digest, u64)> {
+        let before = system.metadata(path)?.stamp;
+        if let Some((stamp, digest)) = self.known.get(path)
+            && *stamp == before
+        {
+            return Ok((*digest, before.size));
+        }
+        self.known.remove(path);
+        let mut hasher = Stream::new();
+        system.stream(path, &mut |bytes| hasher.update(bytes))?;
+        let digest = hasher.finish();
+        let after = system.metadata(path)?.stamp;
+        if after != before {
+            return Err(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                format!("{} changed while it was read", path.display()),
+            ));
+        }
+        let now_ns = i128::from(system.now_us()) * 1000;
+        if is_settled(&before, now_ns) {
+            self.known.insert(path.to_path_buf(), (before, digest));
+        }
+        Ok((digest, before.size))
+    }
+}
+
+/// Returns whether a file with this stamp cannot change any more without its stamp showing it.
+pub fn is_settled(stamp: &Stamp, now_ns: i128) -> bool {
+    now_ns - stamp.mtime_ns.max(stamp.ctime_ns) > RACY_NS
+}
+
+/// Hashes the files of an artifact; an unreadable file is an error that names it.
+pub fn hash_content(
+    system: &dyn System,
+    memo: &mut FileMemo,
+    artifact: &Artifact,
+) -> Result<Arc<Content>, (String, io::Error)> {
+    let mut files = Vec::with_capacity(artifact.files.len());
+    for file in &artifact.files {
+        let (digest, size) = memo
+            .digest(system, &file.source)
+            .map_err(|error| (format!("{}/{}", artifact.shown, file.path), error))?;
+        files.push(ContentFile {
+            path: file.path.clone(),
+            source: file.source.clone(),
+            executable: file.executable,
+            digest,
+            size,
+        });
+    }
+    Ok(Arc::new(Content {
+        name: artifact.name.clone(),
+        id: artifact.id.clone(),
+        kind: artifact.kind,
+        files,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::MemorySystem;
+
+    #[test]
+    fn a_file_is_hashed_again_only_when_its_stamp_changed() {
+        let system = MemorySystem::new();
+        system.write("/a", "one");
+        system.advance_us(1_000_000);
+        let mut memo = FileMemo::default();
+        let first = memo.digest(&system, Path::new("/a")).unwrap();
+        assert_eq!(memo.known().len(), 1);
+        system.write("/a", "two");
+        let second = memo.digest(&system, Path::new("/a")).unwrap();
+        assert_ne!(first, second);
+    }
+
+    #[test]
+    fn the_digest_of_a_file_that_changed_just_now_is_not_kept() {
+        let system = MemorySystem::new();
+        system.write("/a", "one");
+        let mut memo = FileMemo::default();
+        memo.digest(&system, Path::new("/a")).unwrap();
+        assert_eq!(memo.known().len(), 0);
+    }
+}

@@ -1,0 +1,281 @@
+//! The queries of the planner, from a file's text to a plan.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::db::Db;
+use super::inputs::{SettingInput, TaskInput};
+use crate::check::{self, Checked};
+use crate::diagnostic::{Diagnostic, Source};
+use crate::digest::{Digest, Digester};
+use crate::graph::{self as step_graph, StepGraph, StepIx};
+use crate::json::{Map, Value};
+use crate::rebuild::{self, Ingredients, Key};
+use crate::schedule::{PlannedStep, Retry, StepPart, TaskPlan};
+use crate::step::{Determinism, Refusal, Step};
+use crate::task::config::Config;
+use crate::task::overrides::Overrides;
+use crate::task::parse::{self, Parsed};
+use crate::task::{DependsOn, OnError, StepDecl, Task};
+
+/// What a run is set to, as far as plans depend on it.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Setting {
+    /// Seeds, overrides and the number of the sample.
+    pub overrides: Overrides,
+    /// What `aebuild.toml` says.
+    pub config: Config,
+    /// How sandboxes are walled off.
+    pub isolation: &'static str,
+    /// The versions of the tools that steps may run.
+    pub tools: BTreeMap<String, String>,
+    /// The environment variables of this machine that steps may declare.
+    pub variables: BTreeMap<String, Option<String>>,
+}
+
+/// A step built from its fields, or why it cannot be.
+#[derive(Debug)]
+pub struct BuiltStep {
+    /// The step.
+    pub step: Option<Arc<dyn Step>>,
+    /// Why there is none.
+    pub refusals: Vec<Refusal>,
+}
+
+/// Reads a task file.
+#[salsa::tracked(returns(ref))]
+pub fn parsed(db: &dyn Db, input: TaskInput) -> Arc<Parsed> {
+    Arc::new(parse::parse(input.name(db), input.source(db), &db.registry()))
+}
+
+/// Returns the task with the overrides of the run applied, checked again where they changed it.
+#[salsa::tracked(returns(ref))]
+pub fn effective(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Parsed> {
+    let parsed = parsed(db, input);
+    let overrides = &setting.setting(db).overrides;
+    let applied = overrides.apply(&parsed.task);
+    if applied == parsed.task || !parsed.readable {
+        return parsed.clone();
+    }
+    let text = serde_json::to_string_pretty(&task_to_json(&applied))
+        .expect("bug: a JSON value has a text");
+    let source = Source {
+        name: format!("{} (seeds and overrides applied)", input.source(db).name),
+        text: text.into(),
+    };
+    Arc::new(parse::parse(input.name(db), &source, &db.registry()))
+}
+
+/// Returns the values of a task: equal after an edit of formatting.
+#[salsa::tracked(returns(ref))]
+pub fn task(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Task> {
+    Arc::new(effective(db, input, setting).task.clone())
+}
+
+/// Returns who waits for whom.
+#[salsa::tracked(returns(ref))]
+pub fn graph(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<StepGraph> {
+    Arc::new(StepGraph::of(task(db, input, setting)))
+}
+
+/// Returns one step of a task: equal after an edit of another step.
+#[salsa::tracked(returns(ref))]
+pub fn step(db: &dyn Db, input: TaskInput, setting: SettingInput, at: u32) -> Arc<StepDecl> {
+    Arc::new(task(db, input, setting).steps[at as usize].clone())
+}
+
+/// Builds a step from its fields.
+#[salsa::tracked(returns(ref), no_eq)]
+pub fn built(db: &dyn Db, input: TaskInput, setting: SettingInput, at: u32) -> Arc<BuiltStep> {
+    let decl = step(db, input, setting, at);
+    let Some(step_type) = db.registry().find(&decl.kind) else {
+        return Arc::new(BuiltStep { step: None, refusals: Vec::new() });
+    };
+    Arc::new(match (step_type.build)(&decl.id, &decl.fields) {
+        Ok(step) => BuiltStep { step: Some(step.into()), refusals: Vec::new() },
+        Err(refusals) => BuiltStep { step: None, refusals },
+    })
+}
+
+/// Returns every fault of a task, those of reading it included.
+#[salsa::tracked(returns(ref))]
+pub fn checked(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Vec<Diagnostic>> {
+    let parsed = effective(db, input, setting);
+    let mut faults = parsed.faults.clone();
+    let graph = graph(db, input, setting);
+    let task = task(db, input, setting);
+    let mut steps = Vec::with_capacity(task.steps.len());
+    for at in graph.steps() {
+        let built = built(db, input, setting, at.0);
+        faults.extend(check::refusals(&parsed.places, at, built.refusals.clone()));
+        let step = step(db, input, setting, at.0);
+        let kind = db.registry().find(&step.kind);
+        steps.push(kind.and_then(|kind| (kind.build)(&step.id, &step.fields).ok()));
+    }
+    let folder = input.folder(db).folder(db);
+    let checked =
+        Checked { task, places: &parsed.places, graph, steps: &steps, folder: folder.as_ref() };
+    faults.extend(check::check(&checked));
+    crate::diagnostic::sort(&mut faults);
+    Arc::new(faults)
+}
+
+/// Returns the key of a step.
+#[salsa::tracked(returns(ref))]
+pub fn fingerprint(db: &dyn Db, input: TaskInput, setting: SettingInput, at: u32) -> Arc<Key> {
+    let decl = step(db, input, setting, at);
+    let run = setting.setting(db);
+    let built = built(db, input, setting, at);
+    let step_type = db.registry().find(&decl.kind);
+    let (Some(step), Some(step_type)) = (&built.step, step_type) else {
+        let name = lineage_name(db, input);
+        return Arc::new(Key::of(Default::default(), &name, decl.id.as_str()));
+    };
+    let folder = input.folder(db);
+    let artifacts = step.artifacts();
+    let mut contents = Vec::with_capacity(artifacts.len());
+    for artifact in artifacts {
+        if let Some(found) = folder.folder(db).artifact(&artifact.name)
+            && let Some(content) = folder.contents(db).get(&found.name)
+        {
+            contents.push(content.content(db).clone());
+        }
+    }
+    let tools = step.tools().iter().map(|&tool| {
+        (tool.to_owned(), run.tools.get(tool).cloned().unwrap_or_else(|| "absent".to_owned()))
+    });
+    let touches_any = !step.touches().is_empty();
+    // Commands in a sandbox see every variable that the configuration passes on.
+    let passed = run.config.sandbox.pass_variables.iter().filter(|_| touches_any).cloned();
+    let mut names: Vec<String> = step.variables().into_iter().chain(passed).collect();
+    names.sort();
+    names.dedup();
+    let variables = names.into_iter().map(|name| {
+        let value = run.variables.get(&name).cloned().flatten();
+        (name, value)
+    });
+    let ingredients = Ingredients {
+        contents,
+        tools: tools.collect(),
+        variables: variables.collect(),
+        isolation: touches_any.then_some(run.isolation),
+        sample: run.overrides.sample,
+    };
+    let determinism = determinism(run, input.name(db), decl, step.as_ref());
+    Arc::new(rebuild::fingerprint(
+        &lineage_name(db, input),
+        decl.id.as_str(),
+        step_type,
+        step.as_ref(),
+        determinism,
+        &ingredients,
+    ))
+}
+
+/// Returns the plan of a task, without what is kept of earlier runs and what the command line adds.
+#[salsa::tracked(returns(ref), no_eq)]
+pub fn plan(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<TaskPlan> {
+    let task = task(db, input, setting);
+    let graph = graph(db, input, setting);
+    let run = setting.setting(db);
+    let name = input.name(db);
+    let lineage = lineage_name(db, input);
+    let mut steps = Vec::with_capacity(task.steps.len());
+    let mut touches = Vec::with_capacity(task.steps.len());
+    for (at, decl) in task.steps.iter().enumerate() {
+        let built = built(db, input, setting, at as u32);
+        let Some(step) = &built.step else { continue };
+        let Some(step_type) = db.registry().find(&decl.kind) else { continue };
+        let key = fingerprint(db, input, setting, at as u32);
+        let touched = step.touches();
+        touches.push(touched.clone());
+        let backoff = &run.config.retry;
+        let retry = decl.retry.as_ref().and_then(|retry| {
+            let from = task.steps.iter().position(|other| other.id == retry.from)?;
+            Some(Retry {
+                from: StepIx(from as u32),
+                max_retries: retry.max_retries,
+                backoff_ms: (backoff.backoff_seconds * 1000.0) as u64,
+                backoff_factor: backoff.backoff_factor,
+                max_backoff_ms: (backoff.max_backoff_seconds * 1000.0) as u64,
+            })
+        });
+        steps.push(PlannedStep {
+            id: decl.id.clone(),
+            kind: step_type.name,
+            key: (**key).clone(),
+            determinism: determinism(run, name, decl, step.as_ref()),
+            touches: touched,
+            live: step.live_output(&handle(&lineage, decl, &run.overrides)).map(Arc::new),
+            env_vars: env_vars(&step.fields()),
+            on_error: decl.on_error.unwrap_or(step_type.on_error),
+            retry,
+            candidates: Vec::new(),
+            previous: None,
+            forced: None,
+            part: StepPart::Free,
+        });
+    }
+    Arc::new(TaskPlan {
+        name: name.clone(),
+        graph: (**graph).clone(),
+        groups: step_graph::groups(graph, &touches),
+        steps,
+        initial: Vec::new(),
+    })
+}
+
+/// Returns the name of a task over all its versions and places: that of its folder and its own.
+fn lineage_name(db: &dyn Db, input: TaskInput) -> String {
+    format!("{}/{}", input.folder(db).folder(db).name, input.name(db))
+}
+
+/// Returns the name by which a live thing of a step goes on this machine: the same in every run.
+fn handle(task: &str, decl: &StepDecl, overrides: &Overrides) -> String {
+    let mut digester = Digester::new("handle");
+    digester.text(task).text(decl.id.as_str()).number(overrides.sample.into());
+    for (key, value) in &overrides.seed {
+        digester.text(key).text(value);
+    }
+    let digest: Digest = digester.finish();
+    format!("local-{}", &digest.to_string()[..8])
+}
+
+/// Returns the variables that a step gives to the commands of what it deploys.
+fn env_vars(fields: &Value) -> Vec<(String, String)> {
+    let declared = fields.get("env_vars").and_then(Value::as_object);
+    let text = |(name, value): (&String, &Value)| {
+        value.as_str().map(|value| (name.clone(), value.to_owned()))
+    };
+    declared.into_iter().flatten().filter_map(text).collect()
+}
+
+fn determinism(run: &Setting, task: &str, decl: &StepDecl, step: &dyn Step) -> Determinism {
+    let declared = run.config.determinism.of(task, decl.id.as_str(), &decl.kind);
+    declared.unwrap_or_else(|| step.determinism())
+}
+
+fn task_to_json(task: &Task) -> Value {
+    let steps = task.steps.iter().map(|step| {
+        let mut object = Map::new();
+        object.insert("id".to_owned(), step.id.as_str().into());
+        object.insert("type".to_owned(), step.kind.clone().into());
+        if let DependsOn::Steps(ids) = &step.depends_on {
+            let ids = ids.iter().map(|id| Value::from(id.as_str())).collect();
+            object.insert("depends_on".to_owned(), Value::Array(ids));
+        }
+        if let Some(on_error) = step.on_error {
+            object.insert("fail_task_on_error".to_owned(), (on_error == OnError::FailTask).into());
+        }
+        if let Some(retry) = &step.retry {
+            let retry = crate::json::json!({
+                "retry_from_step_id": retry.from.as_str(),
+                "max_retries": retry.max_retries,
+            });
+            object.insert("retry_config".to_owned(), retry);
+        }
+        object.extend(step.fields.clone());
+        Value::Object(object)
+    });
+    Value::Array(steps.collect())
+}

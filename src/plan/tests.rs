@@ -1,0 +1,116 @@
+//! Which queries run after which edit.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use expect_test::{Expect, expect};
+use salsa::Setter;
+
+use super::*;
+use crate::context::Output;
+use crate::diagnostic::Source;
+use crate::json::{Map, Value, json};
+use crate::resource::{ResourceId, Touch};
+use crate::step::sandbox::BoxFuture;
+use crate::step::{Refusal, Registry, Step, StepCx, StepError, StepType};
+use crate::task::folder::TaskFolder;
+use crate::task::{OnError, StepId};
+
+#[derive(Debug)]
+struct Noop(Map<String, Value>);
+
+impl Step for Noop {
+    fn fields(&self) -> Value {
+        Value::Object(self.0.clone())
+    }
+
+    fn touches(&self) -> Vec<(ResourceId, Touch)> {
+        Vec::new()
+    }
+
+    fn run<'a>(&'a self, _cx: StepCx<'a>) -> BoxFuture<'a, Result<Output, StepError>> {
+        Box::pin(async { Ok(Output::default()) })
+    }
+}
+
+fn schema() -> Value {
+    json!({"type": "object", "properties": {"text": {"type": "string"}}, "additionalProperties": false})
+}
+
+fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<Refusal>> {
+    Ok(Box::new(Noop(fields.clone())))
+}
+
+static NOOP: StepType = StepType {
+    name: "noop",
+    version: 1,
+    on_error: OnError::FailTask,
+    make_schema: schema,
+    build,
+    page: "",
+    schema: OnceLock::new(),
+};
+
+static TYPES: &[&StepType] = &[&NOOP];
+
+struct Fixture {
+    db: Database,
+    inputs: Vec<TaskInput>,
+    setting: SettingInput,
+}
+
+fn fixture(texts: &[&str]) -> Fixture {
+    let db = Database::new(Registry(TYPES));
+    let folder = FolderInput::new(&db, Arc::new(TaskFolder::default()), BTreeMap::new());
+    let setting = SettingInput::new(&db, Arc::new(Setting::default()));
+    let input = |(at, text): (usize, &&str)| {
+        TaskInput::new(&db, format!("t{at}"), Source::new(format!("t{at}.json"), *text), folder)
+    };
+    let inputs = texts.iter().enumerate().map(input).collect();
+    Fixture { db, inputs, setting }
+}
+
+impl Fixture {
+    fn edit(&mut self, at: usize, text: &str) {
+        let source = Source::new(format!("t{at}.json"), text);
+        self.inputs[at].set_source(&mut self.db).to(source);
+    }
+
+    fn check(&self, expect: Expect) {
+        let ((), executed) = self.db.executed_by(|db| {
+            for input in &self.inputs {
+                plan(db, *input, self.setting);
+            }
+        });
+        expect.assert_eq(&executed.join(" "));
+    }
+}
+
+const TWO: &str = r#"[{"id": "a", "type": "noop", "text": "1"}, {"id": "b", "type": "noop", "text": "2"}]"#;
+
+#[test]
+fn an_edit_of_one_task_file_reads_that_file_alone() {
+    let mut fixture = fixture(&[TWO, TWO]);
+    fixture.check(expect![[
+        "plan task effective parsed graph built step fingerprint built step fingerprint plan task effective parsed graph built step fingerprint built step fingerprint"
+    ]]);
+    fixture.check(expect![[""]]);
+    fixture.edit(1, &TWO.replace("2", "3"));
+    fixture.check(expect![[
+        "parsed effective task plan graph step step built fingerprint"
+    ]]);
+}
+
+#[test]
+fn an_edit_of_formatting_key_order_or_a_comment_changes_no_task() {
+    let mut fixture = fixture(&[TWO]);
+    fixture.check(expect![[
+        "plan task effective parsed graph built step fingerprint built step fingerprint"
+    ]]);
+    fixture.edit(
+        0,
+        r#"[{"type": "noop", "//": "why", "text": "1", "id": "a"},
+            {"id": "b", "type": "noop", "text": "2", "version": 7}]"#,
+    );
+    fixture.check(expect![["parsed effective task"]]);
+}

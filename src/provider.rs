@@ -1,0 +1,14 @@
+//! Makes live things: local sandboxes.
+//!
+//! A provider is told what to make and where; it does not know steps, the scheduler or the cache. The folder given by
+//! [`local::LocalSandbox::state_dir`] is the state of a sandbox, whole; who snapshots and restores it is not its concern.
+
+mod activity;
+pub mod bubblewrap;
+mod files;
+pub mod local;
+mod local_exec;
+mod paths;
+pub mod process;
+pub mod reap;
+mod rewrite;

@@ -1,0 +1,525 @@
+//! Brings folders, task files and contents of artifacts into the planner, as far as they are needed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use salsa::Setter;
+
+use super::{RunOptions, SeedRow, Session, SessionError};
+use crate::diagnostic::{Diagnostic, nearest};
+use crate::digest::{Digest, Digester};
+use crate::engine::{Store, TaskJob};
+use crate::graph::StepIx;
+use crate::plan::{self, ArtifactInput, FolderInput, Setting, SettingInput, TaskInput};
+use crate::rebuild::DirtyReason;
+use crate::schedule::{self, Forecast, StepPart, TaskPlan};
+use crate::step::Step;
+use crate::system::Stamp;
+use crate::task::folder::{self, TaskEntry, TaskFolder};
+use crate::task::overrides::Overrides;
+
+/// A folder as it is in the planner.
+pub(super) struct Loaded {
+    pub(super) folder: Arc<TaskFolder>,
+    pub(super) faults: Vec<Diagnostic>,
+    pub(super) input: FolderInput,
+    pub(super) tasks: BTreeMap<String, LoadedTask>,
+    pub(super) watched: Vec<(PathBuf, Stamp)>,
+    pub(super) read_us: i64,
+}
+
+/// A task file as it is in the planner.
+pub(super) struct LoadedTask {
+    pub(super) input: TaskInput,
+    pub(super) stamp: (PathBuf, Stamp),
+    pub(super) read_us: i64,
+    pub(super) faults: Vec<Diagnostic>,
+}
+
+/// One task to be run, with one set of seeds and one sample number.
+#[derive(Clone, Debug)]
+pub(super) struct Unit {
+    pub(super) folder: usize,
+    pub(super) name: String,
+    pub(super) shown: String,
+    pub(super) seed: SeedRow,
+    pub(super) sample: u32,
+}
+
+/// A unit ready to be run or shown.
+pub(super) struct Prepared {
+    pub(super) unit: Unit,
+    pub(super) job: TaskJob,
+    pub(super) forecast: Forecast,
+    /// The files that went into it, with their stamps when they were read.
+    pub(super) sources: Vec<(PathBuf, Stamp)>,
+    pub(super) read_us: i64,
+    pub(super) setting: Digest,
+    pub(super) warnings: Vec<Diagnostic>,
+}
+
+impl Session {
+    /// Reads a folder, unless it is there.
+    pub(super) fn load_folder(&mut self, at: usize) -> &mut Loaded {
+        if !self.folders.contains_key(&at) {
+            let read_us = self.system.now_us();
+            let located = &self.located[at];
+            let (folder, faults) = folder::read_located(self.system.as_ref(), located);
+            let mut watched = Vec::new();
+            for path in folder.listings.iter().chain(&folder.config_files) {
+                if let Ok(metadata) = self.system.metadata(path) {
+                    watched.push((path.clone(), metadata.stamp));
+                }
+            }
+            let folder = Arc::new(folder);
+            let input = FolderInput::new(&self.db, folder.clone(), BTreeMap::new());
+            let loaded =
+                Loaded { folder, faults, input, tasks: BTreeMap::new(), watched, read_us };
+            self.folders.insert(at, loaded);
+        }
+        self.folders.get_mut(&at).expect("bug: the folder was put in just now")
+    }
+
+    /// Reads a task file, unless it is there.
+    fn load_task(&mut self, at: usize, entry: &TaskEntry) -> Result<TaskInput, Diagnostic> {
+        let loaded = self.load_folder(at);
+        if let Some(task) = loaded.tasks.get(&entry.name) {
+            return Ok(task.input);
+        }
+        let folder = loaded.input;
+        let read_us = self.system.now_us();
+        let before = self.system.metadata(&entry.path).map(|metadata| metadata.stamp);
+        let (source, faults) =
+            folder::read_source(self.system.as_ref(), &entry.path, &entry.shown)?;
+        let stamp = before.unwrap_or_default();
+        let input = TaskInput::new(&self.db, entry.name.clone(), source, folder);
+        let task = LoadedTask { input, stamp: (entry.path.clone(), stamp), read_us, faults };
+        self.load_folder(at).tasks.insert(entry.name.clone(), task);
+        Ok(input)
+    }
+
+    /// Returns the tasks that the options select, folder by folder; without reading a folder whose listing is remembered.
+    pub(super) fn select(&mut self, options: &RunOptions) -> Result<Vec<Unit>, SessionError> {
+        let mut chosen: Vec<(usize, String, String)> = Vec::new();
+        let mut missing: Vec<&String> = options.tasks.iter().collect();
+        let mut missing_evals: Vec<&String> = options.evals.iter().collect();
+        let mut known: Vec<String> = Vec::new();
+        let system = self.system.clone();
+        for at in 0..self.located.len() {
+            let located = self.located[at].clone();
+            let plain = options.tasks.is_empty() && options.evals.is_empty();
+            if plain && located.only.is_none() {
+                let tasks = match self.kept.tasks_of(system.as_ref(), &located.root) {
+                    Some(tasks) if located.lone.is_none() => tasks,
+                    _ => default_tasks(&self.load_folder(at).folder),
+                };
+                chosen.extend(tasks.into_iter().map(|(name, shown)| (at, name, shown)));
+                continue;
+            }
+            let folder = self.load_folder(at).folder.clone();
+            let shown_of = |name: &str| {
+                let entry = folder.tasks.iter().find(|task| task.name == name);
+                entry.map(|entry| entry.shown.clone())
+            };
+            if let Some(only) = &located.only
+                && let Some(shown) = shown_of(only)
+            {
+                chosen.push((at, only.clone(), shown));
+                continue;
+            }
+            for task in &folder.tasks {
+                known.push(task.name.clone());
+                let matches = |wanted: &&String| {
+                    **wanted == task.name || **wanted == format!("{}/{}", folder.name, task.name)
+                };
+                if options.tasks.iter().any(|wanted| matches(&wanted)) {
+                    missing.retain(|wanted| !matches(wanted));
+                    chosen.push((at, task.name.clone(), task.shown.clone()));
+                }
+            }
+            for eval in &folder.evals {
+                if options.evals.iter().any(|wanted| *wanted == eval.name) {
+                    missing_evals.retain(|wanted| **wanted != eval.name);
+                    for task in &eval.tasks {
+                        if let Some(shown) = shown_of(&task.name) {
+                            chosen.push((at, task.name.clone(), shown));
+                        }
+                    }
+                }
+            }
+        }
+        if let Some(name) = missing.first() {
+            let near = nearest(name, known.iter().map(String::as_str));
+            return Err(SessionError::Usage {
+                message: format!("there is no task `{name}`"),
+                help: near.map(|near| format!("did you mean `{near}`?")),
+            });
+        }
+        if let Some(name) = missing_evals.first() {
+            return Err(SessionError::Usage {
+                message: format!("there is no eval `{name}`"),
+                help: None,
+            });
+        }
+        chosen.dedup();
+        if chosen.is_empty() {
+            let faults = self.folder_faults();
+            if faults.iter().any(Diagnostic::is_error) {
+                return Err(SessionError::Faults(faults));
+            }
+            return Err(SessionError::Usage {
+                message: "there are no tasks to run".to_owned(),
+                help: Some("put a task into tasks/<name>.json".to_owned()),
+            });
+        }
+        Ok(units(chosen, options))
+    }
+
+    /// Returns the faults of the folders that were read.
+    pub(super) fn folder_faults(&self) -> Vec<Diagnostic> {
+        self.folders.values().flat_map(|loaded| loaded.faults.clone()).collect()
+    }
+
+    /// Returns what a unit's steps see of the run, without what only some steps need.
+    pub(super) fn overrides(&self, unit: &Unit, options: &RunOptions) -> Overrides {
+        Overrides {
+            seed: unit.seed.values.clone(),
+            user: options.user_overrides.clone(),
+            sample: unit.sample,
+        }
+    }
+
+    /// Returns the digest of all that a unit's results depend on besides its files.
+    pub(super) fn setting_digest(&self, overrides: &Overrides, isolation: &str) -> Digest {
+        let mut digester = Digester::new("setting");
+        digester.text(env!("CARGO_PKG_VERSION")).digest(&self.config_digest).text(isolation);
+        for (key, value) in &overrides.seed {
+            digester.text(key).text(value);
+        }
+        digester.value(&crate::json::Value::Object(overrides.user.clone()));
+        digester.number(overrides.sample.into());
+        for step_type in self.registry.0 {
+            digester.text(step_type.name).number(step_type.version.into());
+        }
+        for name in &self.config.sandbox.pass_variables {
+            let value = self.system.variable(name);
+            digester.text(name).maybe(value.map(|v| Digest::of_bytes(v.as_bytes())).as_ref());
+        }
+        digester.finish()
+    }
+
+    fn setting_input(&mut self, setting: Setting) -> SettingInput {
+        let setting = Arc::new(setting);
+        match self.setting {
+            Some(input) => {
+                if *input.setting(&self.db) != setting {
+                    input.set_setting(&mut self.db).to(setting);
+                }
+                input
+            }
+            None => {
+                let input = SettingInput::new(&self.db, setting);
+                self.setting = Some(input);
+                input
+            }
+        }
+    }
+
+    /// Reads, checks and plans units; every error of every unit is collected.
+    pub(super) fn prepare(
+        &mut self,
+        units: Vec<Unit>,
+        options: &RunOptions,
+        store: &Store,
+        isolation: &'static str,
+    ) -> Result<Vec<Prepared>, SessionError> {
+        let mut faults = Vec::new();
+        let mut inputs = Vec::new();
+        for unit in units {
+            let folder = self.load_folder(unit.folder).folder.clone();
+            let Some(entry) = folder.tasks.iter().find(|task| task.name == unit.name) else {
+                continue;
+            };
+            match self.load_task(unit.folder, entry) {
+                Ok(input) => inputs.push((unit, input)),
+                Err(fault) => faults.push(fault),
+            }
+        }
+        faults.extend(self.folder_faults());
+        let mut prepared = Vec::new();
+        let mut warnings: Vec<Diagnostic> = Vec::new();
+        let tool_names = ["python3"];
+        let mut tools: Option<BTreeMap<String, String>> = None;
+        for (unit, input) in inputs {
+            let overrides = self.overrides(&unit, options);
+            let digest = self.setting_digest(&overrides, isolation);
+            let variables = self.config.sandbox.pass_variables.iter();
+            let variables =
+                variables.map(|name| (name.clone(), self.system.variable(name))).collect();
+            let mut setting = Setting {
+                overrides,
+                config: self.config.clone(),
+                isolation,
+                tools: tools.clone().unwrap_or_default(),
+                variables,
+            };
+            let mut handle = self.setting_input(setting.clone());
+            let needs_tools = tools.is_none() && self.steps_of(input, handle).iter().any(|step| {
+                step.as_ref().is_some_and(|step| !step.tools().is_empty())
+            });
+            if needs_tools {
+                let found = self.tools(&tool_names);
+                setting.tools = found.clone();
+                tools = Some(found);
+                handle = self.setting_input(setting);
+            }
+            let found = plan::checked(&self.db, input, handle).clone();
+            let (errors, mild): (Vec<_>, Vec<_>) =
+                found.iter().cloned().partition(Diagnostic::is_error);
+            let loaded = self.load_folder(unit.folder);
+            let task_faults = loaded.tasks.get(&unit.name).map(|task| task.faults.clone());
+            let bad = !errors.is_empty();
+            faults.extend(errors);
+            faults.extend(task_faults.unwrap_or_default());
+            warnings.extend(mild.iter().cloned());
+            if bad {
+                continue;
+            }
+            match self.prepare_one(unit, input, handle, options, store, digest) {
+                Ok(mut one) => {
+                    one.warnings = mild;
+                    prepared.push(one);
+                }
+                Err(SessionError::Faults(more)) => faults.extend(more),
+                Err(other) => return Err(other),
+            }
+        }
+        if faults.iter().any(Diagnostic::is_error) {
+            faults.extend(warnings);
+            crate::diagnostic::sort(&mut faults);
+            return Err(SessionError::Faults(faults));
+        }
+        self.warnings.extend(faults);
+        Ok(prepared)
+    }
+
+    fn steps_of(&self, input: TaskInput, setting: SettingInput) -> Vec<Option<Arc<dyn Step>>> {
+        let n = plan::task(&self.db, input, setting).steps.len() as u32;
+        (0..n).map(|at| plan::built(&self.db, input, setting, at).step.clone()).collect()
+    }
+
+    fn prepare_one(
+        &mut self,
+        unit: Unit,
+        input: TaskInput,
+        setting: SettingInput,
+        options: &RunOptions,
+        store: &Store,
+        digest: Digest,
+    ) -> Result<Prepared, SessionError> {
+        let steps: Vec<Arc<dyn Step>> =
+            self.steps_of(input, setting).into_iter().flatten().collect();
+        let mut sources = Vec::new();
+        let mut read_us = i64::MAX;
+        let mut stamps: HashMap<PathBuf, Stamp> = HashMap::new();
+        let mut contents = Vec::with_capacity(steps.len());
+        let mut folders: Vec<PathBuf> = Vec::new();
+        for step in &steps {
+            let mut used = Vec::new();
+            for artifact in step.artifacts() {
+                let folder = self.load_folder(unit.folder).folder.clone();
+                let Some(found) = folder.artifact(&artifact.name) else { continue };
+                read_us = read_us.min(self.system.now_us());
+                for file in &found.files {
+                    if let Ok(metadata) = self.system.metadata(&file.source) {
+                        stamps.insert(file.source.clone(), metadata.stamp);
+                    }
+                    let parents = file.source.ancestors().skip(1);
+                    for parent in parents.take_while(|parent| parent.starts_with(&found.folder)) {
+                        folders.push(parent.to_path_buf());
+                    }
+                }
+                folders.push(found.folder.clone());
+                let content =
+                    plan::hash_content(self.system.as_ref(), &mut self.memo, found).map_err(
+                        |(path, error)| {
+                            let text = format!("`{path}` cannot be read: {error}");
+                            SessionError::Faults(vec![Diagnostic::error("unreadable-file", text)])
+                        },
+                    )?;
+                self.set_content(unit.folder, &found.name, content.clone());
+                used.push(content);
+            }
+            contents.push(used);
+        }
+        folders.sort();
+        folders.dedup();
+        for folder in folders {
+            if let Ok(metadata) = self.system.metadata(&folder) {
+                sources.push((folder, metadata.stamp));
+            }
+        }
+        sources.extend(stamps.iter().map(|(path, stamp)| (path.clone(), *stamp)));
+        if let Some(task) = self.load_folder(unit.folder).tasks.get(&unit.name) {
+            sources.push(task.stamp.clone());
+            read_us = read_us.min(task.read_us);
+        }
+        sources.sort();
+        let planned = plan::plan(&self.db, input, setting).clone();
+        let mut task_plan: TaskPlan = (*planned).clone();
+        for step in &mut task_plan.steps {
+            if step.live.is_none() {
+                let kept = store.verdicts(&step.key);
+                step.candidates = kept.candidates;
+                step.previous = kept.previous;
+            }
+        }
+        apply_options(&mut task_plan, &unit, options)?;
+        let forecast = schedule::forecast(&task_plan, store);
+        let job = TaskJob {
+            shown: unit.shown.clone(),
+            plan: Arc::new(task_plan),
+            steps,
+            contents,
+            lost: forecast.lost.clone(),
+            stamps: Arc::new(stamps),
+        };
+        let warnings = Vec::new();
+        Ok(Prepared { unit, job, forecast, sources, read_us, setting: digest, warnings })
+    }
+
+    fn set_content(&mut self, at: usize, name: &str, content: Arc<crate::step::Content>) {
+        let input = self.load_folder(at).input;
+        let known = input.contents(&self.db).get(name).copied();
+        match known {
+            Some(artifact) => {
+                if *artifact.content(&self.db) != content {
+                    artifact.set_content(&mut self.db).to(content);
+                }
+            }
+            None => {
+                let artifact = ArtifactInput::new(&self.db, content);
+                let mut contents = input.contents(&self.db).clone();
+                contents.insert(name.to_owned(), artifact);
+                input.set_contents(&mut self.db).to(contents);
+            }
+        }
+    }
+}
+
+/// Returns the tasks that a folder runs without selection: those of its evals if it has any, else all.
+pub(super) fn default_tasks(folder: &TaskFolder) -> Vec<(String, String)> {
+    let mut tasks: Vec<(String, String)> = Vec::new();
+    let named: Vec<&str> = folder
+        .evals
+        .iter()
+        .flat_map(|eval| eval.tasks.iter().map(|task| task.name.as_str()))
+        .collect();
+    for task in &folder.tasks {
+        if folder.evals.is_empty() || named.contains(&task.name.as_str()) {
+            tasks.push((task.name.clone(), task.shown.clone()));
+        }
+    }
+    tasks
+}
+
+fn units(chosen: Vec<(usize, String, String)>, options: &RunOptions) -> Vec<Unit> {
+    let samples = options.samples.max(1);
+    let plain = [SeedRow::default()];
+    let seeds = if options.seeds.is_empty() { &plain[..] } else { &options.seeds[..] };
+    let mut units = Vec::new();
+    for (folder, name, shown) in chosen {
+        for seed in seeds {
+            for sample in 0..samples {
+                let mut label = shown.clone();
+                if !seed.name.is_empty() {
+                    label = format!("{label} [{}]", seed.name);
+                }
+                if samples > 1 {
+                    label = format!("{label} [sample {sample}]");
+                }
+                units.push(Unit {
+                    folder,
+                    name: name.clone(),
+                    shown: label,
+                    seed: seed.clone(),
+                    sample,
+                });
+            }
+        }
+    }
+    units
+}
+
+/// Applies what the command line says of steps.
+fn apply_options(
+    plan: &mut TaskPlan,
+    unit: &Unit,
+    options: &RunOptions,
+) -> Result<(), SessionError> {
+    let force = |plan: &mut TaskPlan, step: StepIx, by: &'static str| {
+        let step = &mut plan.steps[step.at()];
+        if step.live.is_none() {
+            step.forced = Some(DirtyReason::Forced { by });
+        }
+    };
+    let all: Vec<StepIx> = plan.graph.steps().collect();
+    if options.fresh {
+        all.iter().for_each(|&step| force(plan, step, "--fresh"));
+    }
+    for wanted in &options.rerun {
+        if let Some(step) = find_step(plan, unit, wanted)? {
+            force(plan, step, "--rerun");
+        }
+    }
+    if let Some(wanted) = &options.from
+        && let Some(step) = find_step(plan, unit, wanted)?
+    {
+        for step in plan.graph.span(step) {
+            force(plan, step, "--from");
+        }
+    }
+    for (wanted, only) in [(&options.until, false), (&options.only, true)] {
+        let Some(wanted) = wanted else { continue };
+        let Some(step) = find_step(plan, unit, wanted)? else { continue };
+        let needed = plan.graph.ancestors(step);
+        for &other in &all {
+            if other != step && !needed[other.at()] {
+                plan.steps[other.at()].part = StepPart::LeftOut;
+            } else if only && other != step {
+                plan.steps[other.at()].part = StepPart::CachedOnly;
+            }
+        }
+        if only {
+            force(plan, step, "--only");
+        }
+    }
+    if options.cached_only {
+        for step in plan.steps.iter_mut().filter(|step| step.part == StepPart::Free) {
+            step.part = StepPart::CachedOnly;
+        }
+    }
+    Ok(())
+}
+
+/// Finds the step that the command line means; `None` where it means a step of another task.
+pub(super) fn find_step(
+    plan: &TaskPlan,
+    unit: &Unit,
+    wanted: &str,
+) -> Result<Option<StepIx>, SessionError> {
+    let id = match wanted.split_once('/') {
+        Some((task, id)) if task == unit.name => id,
+        Some((_, _)) if plan.position(wanted).is_none() => return Ok(None),
+        _ => wanted,
+    };
+    if let Some(step) = plan.position(id) {
+        return Ok(Some(step));
+    }
+    let near = nearest(id, plan.steps.iter().map(|step| step.id.as_str()));
+    Err(SessionError::Usage {
+        message: format!("`{}` has no step `{id}`", unit.shown),
+        help: near.map(|near| format!("did you mean `{near}`?")),
+    })
+}

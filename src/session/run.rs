@@ -1,0 +1,451 @@
+//! Runs what was selected: what is as it was at once, the rest through the engine.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::kept::KeptTask;
+use super::load::{Prepared, Unit};
+use super::{
+    RunOptions, RunSummary, Session, SessionError, StepForecast, StepVerdict, TaskForecast,
+    TaskGraph, TaskSummary,
+};
+use crate::context::{Entry, Place, fold_to_json};
+use crate::diagnostic::Diagnostic;
+use crate::engine::{
+    Dispatcher, EngineSettings, Provisioner, Store, TaskJob, TaskResult, Told, Wish,
+};
+use crate::event::{Outcome, RunEvent, Tally};
+use crate::graph::Edges;
+use crate::json::{Value, json};
+use crate::schedule::Forecasted;
+use crate::system::disk;
+
+/// What holds live things up after a run.
+pub(super) struct Held {
+    runtime: tokio::runtime::Runtime,
+    provisioner: Arc<Provisioner>,
+}
+
+impl Held {
+    /// Ends what is up.
+    pub(super) fn release(self) -> Result<(), String> {
+        self.runtime.block_on(self.provisioner.close())
+    }
+}
+
+/// Makes the runtime of a run.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, SessionError> {
+    let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .enable_all()
+        .build()
+        .map_err(|error| SessionError::World(format!("no runtime could be made: {error}")))
+}
+
+enum Planned {
+    Unchanged(KeptTask),
+    Look,
+}
+
+impl Session {
+    /// Returns every fault of what is selected.
+    pub fn check(&mut self, options: &RunOptions) -> Result<Vec<Diagnostic>, SessionError> {
+        let units = match self.select(options) {
+            Ok(units) => units,
+            Err(SessionError::Faults(faults)) => return Ok(faults),
+            Err(other) => return Err(other),
+        };
+        let store = Store::new(None, false);
+        let before = self.warnings.len();
+        match self.prepare(units, options, &store, "none") {
+            Ok(prepared) => {
+                let mut found: Vec<Diagnostic> =
+                    prepared.into_iter().flat_map(|one| one.warnings).collect();
+                found.extend(self.warnings.drain(before..));
+                crate::diagnostic::sort(&mut found);
+                Ok(found)
+            }
+            Err(SessionError::Faults(faults)) => Ok(faults),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Foresees what a run would do.
+    pub fn plan(&mut self, options: &RunOptions) -> Result<Vec<TaskForecast>, SessionError> {
+        let prepared = self.prepare_all(options)?;
+        let forecasts = prepared.iter().map(task_forecast).collect();
+        self.write_kept();
+        Ok(forecasts)
+    }
+
+    /// Returns the graphs of what is selected.
+    pub fn graph(&mut self, options: &RunOptions) -> Result<Vec<TaskGraph>, SessionError> {
+        let units = self.select(options)?;
+        let store = Store::new(None, false);
+        let prepared = self.prepare(units, options, &store, "none")?;
+        Ok(prepared.iter().map(|one| task_graph(&one.job)).collect())
+    }
+
+    pub(super) fn prepare_all(
+        &mut self,
+        options: &RunOptions,
+    ) -> Result<Vec<Prepared>, SessionError> {
+        let units = self.select(options)?;
+        let id = self.new_run_id();
+        let isolation = self.isolation(&id)?;
+        let store = Store::new(self.cache.clone(), true);
+        self.prepare(units, options, &store, isolation)
+    }
+
+    /// Returns a new run id: the time and six random digits.
+    fn new_run_id(&self) -> String {
+        let time = crate::system::timestamp(self.system.now_us());
+        let digits: String = time.chars().filter(char::is_ascii_digit).take(14).collect();
+        let mut random = [0; 3];
+        // Without randomness the process id keeps runs of one second apart.
+        if getrandom::fill(&mut random).is_err() {
+            random = [0, (std::process::id() >> 8) as u8, std::process::id() as u8];
+        }
+        let tail: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{}-{}-{tail}", &digits[..8], &digits[8..])
+    }
+
+    /// Runs what is selected; `tell` hears of every moment in one order.
+    pub fn run(
+        &mut self,
+        options: &RunOptions,
+        tell: &mut dyn FnMut(Told),
+        wish: watch::Receiver<Wish>,
+    ) -> Result<RunSummary, SessionError> {
+        let began_us = self.system.now_us();
+        let run = self.new_run_id();
+        let units = self.select(options)?;
+        let isolation = self.isolation(&run)?;
+        let mut looked: Vec<(Unit, Planned)> = Vec::with_capacity(units.len());
+        let plain = self.may_use_kept(options);
+        for unit in units {
+            let kept = if plain { self.find_kept(&unit, options, isolation) } else { None };
+            looked.push((unit, kept.map_or(Planned::Look, Planned::Unchanged)));
+        }
+        let reads = !self.options.no_cache;
+        let store = Store::new(self.cache.clone(), reads);
+        let to_look: Vec<Unit> = looked
+            .iter()
+            .filter(|(_, planned)| matches!(planned, Planned::Look))
+            .map(|(unit, _)| unit.clone())
+            .collect();
+        let any_to_look = !to_look.is_empty();
+        let mut prepared = self.prepare(to_look, options, &store, isolation)?;
+        let warnings: Vec<Diagnostic> = std::mem::take(&mut self.warnings)
+            .into_iter()
+            .chain(prepared.iter().flat_map(|one| one.warnings.clone()))
+            .collect();
+
+        tell(Told::Event(RunEvent::RunStarted { run: run.clone(), tasks: looked.len() }));
+        let mut notices: Vec<String> = self.cache_error.take().into_iter().collect();
+        if any_to_look {
+            notices.extend(self.reap());
+        }
+        notices.extend(store.notices());
+        for text in notices {
+            tell(Told::Event(RunEvent::Notice { text }));
+        }
+        let mut jobs = Vec::with_capacity(prepared.len());
+        for one in &mut prepared {
+            self.add_initial(one, options, &run);
+            let rest = empty_job(&one.job);
+            jobs.push(std::mem::replace(&mut one.job, rest));
+        }
+        let mut held = None;
+        let mut left_up = Vec::new();
+        let mut results = Vec::new();
+        let mut cancelled = false;
+        if any_to_look {
+            let live = self.live_settings(&run, options.keep);
+            let provisioner = Arc::new(Provisioner::new(live, self.cache.clone()));
+            let runtime = runtime()?;
+            let settings = self.engine_settings(&run, options);
+            (results, cancelled) = runtime.block_on(async {
+                let mut dispatcher = Dispatcher::new(
+                    self.system.clone(),
+                    &store,
+                    provisioner.clone(),
+                    settings,
+                    tell,
+                );
+                let results = dispatcher.run(jobs, wish.clone()).await;
+                (results, *wish.borrow() != Wish::GoOn)
+            });
+            for text in store.notices() {
+                tell(Told::Event(RunEvent::Notice { text }));
+            }
+            if let Err(why) = store.flush() {
+                let text = format!("results of this run may not survive a power cut: {why}");
+                tell(Told::Event(RunEvent::Notice { text }));
+            }
+            if options.keep && !cancelled {
+                let up = runtime.block_on(provisioner.left_up());
+                left_up.extend(up.iter().map(|one| {
+                    format!("{}: folder {}", one.resource, one.folder.display())
+                }));
+                held = Some(Held { runtime, provisioner });
+            } else if let Err(text) = runtime.block_on(provisioner.close()) {
+                tell(Told::Event(RunEvent::Notice { text }));
+            }
+        }
+        let tasks = self.summarise(looked, prepared, results, options, &run, tell);
+        let mut tally = Tally::default();
+        tasks.iter().for_each(|task| tally.add(&task.tally));
+        let took_us = self.system.now_us().saturating_sub(began_us).max(0) as u64;
+        tell(Told::Event(RunEvent::RunFinished { cancelled, tally, took_us }));
+        self.write_kept();
+        Ok(RunSummary { run, tasks, tally, cancelled, warnings, left_up, held })
+    }
+
+    fn engine_settings(&self, run: &str, options: &RunOptions) -> EngineSettings {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let configured = self.config.run.jobs.map(|jobs| jobs as usize);
+        let jobs = options.jobs.or(configured).unwrap_or(cores);
+        EngineSettings {
+            run: run.to_owned(),
+            jobs,
+            task_jobs: (self.config.run.task_jobs as usize).max(jobs.min(64)),
+            step_timeout: self.config.run.step_timeout_seconds.map(std::time::Duration::from_secs),
+        }
+    }
+
+    /// Returns whether a run with these options may be answered from what is remembered.
+    fn may_use_kept(&self, options: &RunOptions) -> bool {
+        let changes = options.fresh
+            || !options.rerun.is_empty()
+            || options.from.is_some()
+            || options.until.is_some()
+            || options.only.is_some();
+        !changes && !options.contexts && !options.keep && self.cache.is_some()
+    }
+
+    fn find_kept(
+        &mut self,
+        unit: &Unit,
+        options: &RunOptions,
+        isolation: &str,
+    ) -> Option<KeptTask> {
+        let overrides = self.overrides(unit, options);
+        let setting = self.setting_digest(&overrides, isolation);
+        let system = self.system.clone();
+        let root = self.located[unit.folder].root.clone();
+        let task = self.kept.task(system.as_ref(), &root, &unit.name, &setting)?;
+        let cache = self.cache.as_ref()?;
+        let there =
+            cache.has_places(&task.places) && task.blobs.iter().all(|blob| cache.has_blob(blob));
+        there.then_some(task)
+    }
+
+    fn reap(&self) -> Vec<String> {
+        match crate::provider::local::LocalSandboxes::reap_orphans(&self.live_folder()) {
+            Ok(reaped) if reaped.is_empty() => Vec::new(),
+            Ok(reaped) => {
+                vec![format!("cleaned up after {} that did not end well", count(reaped.len(), "run"))]
+            }
+            Err(error) => vec![format!("what earlier runs left cannot be cleaned up: {error}")],
+        }
+    }
+
+    /// Gives a task's context what the run starts with.
+    fn add_initial(&self, one: &mut Prepared, options: &RunOptions, run: &str) {
+        let set = |path: &[&str], value: Value| {
+            Entry::data(Place::Set(path.iter().map(|&part| part.to_owned()).collect()), value)
+        };
+        let folder = self.folders.get(&one.unit.folder).map(|loaded| loaded.folder.name.clone());
+        let id = format!("@local/{}/{}", folder.unwrap_or_default(), one.unit.name);
+        let mut entries = vec![
+            set(&["run_group_id"], json!(run)),
+            set(&["task_id"], json!(id)),
+            set(&["@context", "instance_id"], json!(format!("{id}-{run}"))),
+        ];
+        if !one.unit.seed.values.is_empty() {
+            entries.push(set(&["seed"], json!(one.unit.seed.values)));
+        }
+        if !options.user_overrides.is_empty() {
+            let overrides = Value::Object(options.user_overrides.clone());
+            entries.push(set(&["user_overrides"], overrides));
+        }
+        let mut plan = (*one.job.plan).clone();
+        plan.initial = entries;
+        one.job.plan = Arc::new(plan);
+    }
+
+    fn summarise(
+        &mut self,
+        looked: Vec<(Unit, Planned)>,
+        prepared: Vec<Prepared>,
+        results: Vec<TaskResult>,
+        options: &RunOptions,
+        run: &str,
+        tell: &mut dyn FnMut(Told),
+    ) -> Vec<TaskSummary> {
+        let mut fresh = prepared.into_iter().zip(results);
+        let mut tasks = Vec::with_capacity(looked.len());
+        for (unit, planned) in looked {
+            match planned {
+                Planned::Unchanged(kept) => {
+                    let steps = (kept.steps + kept.deferred) as usize;
+                    let task = unit.shown.clone();
+                    tell(Told::Event(RunEvent::TaskUnchanged { task, steps }));
+                    let summary = unchanged_summary(unit, kept);
+                    tell(Told::Event(RunEvent::TaskFinished {
+                        task: summary.shown.clone(),
+                        outcome: summary.outcome,
+                        scores: summary.scores.clone(),
+                        failure: None,
+                        tally: summary.tally,
+                        took_us: 0,
+                    }));
+                    tasks.push(summary);
+                }
+                Planned::Look => {
+                    let Some((one, result)) = fresh.next() else { continue };
+                    self.remember(&one, &result, options, run);
+                    let context = fold_to_json(&result.outputs);
+                    tasks.push(TaskSummary {
+                        shown: result.shown,
+                        outcome: result.outcome,
+                        scores: result.scores,
+                        failure: result.failure,
+                        tally: result.tally,
+                        unchanged: false,
+                        context: Some(context),
+                    });
+                }
+            }
+        }
+        tasks
+    }
+
+    fn remember(&mut self, one: &Prepared, result: &TaskResult, options: &RunOptions, run: &str) {
+        let root = self.located[one.unit.folder].root.clone();
+        let whole = options.until.is_none() && options.only.is_none();
+        let good = !matches!(result.outcome, Outcome::Failed | Outcome::Cancelled);
+        self.kept.set_memo(&self.memo);
+        let Some(places) = result.kept.clone().filter(|_| whole && good) else {
+            self.kept.forget_task(&root, &one.unit.name, &one.setting);
+            return;
+        };
+        let Some(loaded) = self.folders.get(&one.unit.folder) else { return };
+        let tasks = super::load::default_tasks(&loaded.folder);
+        let watched = loaded.watched.clone();
+        let read_us = loaded.read_us;
+        if !loaded.faults.is_empty() || !self.kept.set_folder(&root, &watched, read_us, tasks) {
+            return;
+        }
+        let task = KeptTask {
+            name: one.unit.name.clone(),
+            shown: one.unit.shown.clone(),
+            setting: one.setting,
+            sources: Vec::new(),
+            steps: places.len() as u64,
+            deferred: result.tally.deferred,
+            saved_us: result.worth_us,
+            outcome: result.outcome,
+            scores: result.scores.clone(),
+            run: run.to_owned(),
+            places,
+            blobs: result.blobs.clone(),
+        };
+        self.kept.set_task(&root, task, &one.sources, one.read_us);
+    }
+
+    pub(super) fn write_kept(&mut self) {
+        let Some(bytes) = self.kept.to_write() else { return };
+        let folder = self.state_folder();
+        let temp = folder.join(format!("kept.{}", std::process::id()));
+        // What cannot be remembered is looked at again.
+        let written = disk::create_dir_all(&folder)
+            .and_then(|()| disk::write(&temp, &bytes))
+            .and_then(|()| disk::rename(&temp, &folder.join("kept")));
+        if written.is_err() {
+            let _ = disk::remove_file(&temp);
+        }
+    }
+}
+
+fn empty_job(of: &TaskJob) -> TaskJob {
+    TaskJob {
+        shown: of.shown.clone(),
+        plan: of.plan.clone(),
+        steps: Vec::new(),
+        contents: Vec::new(),
+        lost: Default::default(),
+        stamps: of.stamps.clone(),
+    }
+}
+
+fn unchanged_summary(unit: Unit, kept: KeptTask) -> TaskSummary {
+    TaskSummary {
+        shown: unit.shown,
+        outcome: kept.outcome,
+        scores: kept.scores,
+        failure: None,
+        tally: Tally {
+            hit: kept.steps,
+            deferred: kept.deferred,
+            saved_us: kept.saved_us,
+            ..Tally::default()
+        },
+        unchanged: true,
+        context: None,
+    }
+}
+
+/// Returns a number with its noun.
+pub(super) fn count(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+pub(super) fn task_forecast(one: &Prepared) -> TaskForecast {
+    let plan = &one.job.plan;
+    let steps = plan.graph.steps().map(|at| {
+        let planned = &plan.steps[at.at()];
+        StepForecast {
+            step: planned.id.clone(),
+            kind: planned.kind,
+            verdict: verdict(one, at),
+            needs: one.forecast.needs.get(&at).cloned().unwrap_or_default(),
+            last_took_us: planned.previous.as_ref().map(|trace| trace.made.took_us),
+        }
+    });
+    TaskForecast { shown: one.unit.shown.clone(), steps: steps.collect() }
+}
+
+pub(super) fn verdict(one: &Prepared, at: crate::graph::StepIx) -> StepVerdict {
+    match &one.forecast.steps[at.at()] {
+        Forecasted::Hit(trace) => StepVerdict::Hit { made_by: trace.made.run.clone() },
+        Forecasted::Dirty(because) => StepVerdict::Dirty { because: because.clone() },
+        Forecasted::Waits { on } => {
+            StepVerdict::Waits { on: one.job.plan.steps[on.at()].id.clone() }
+        }
+        Forecasted::Deferred => StepVerdict::Deferred,
+        Forecasted::LeftOut => StepVerdict::LeftOut,
+    }
+}
+
+fn task_graph(job: &TaskJob) -> TaskGraph {
+    let plan = &job.plan;
+    let id = |at: usize| plan.steps[at].id.clone();
+    // A step that waits for every earlier one waits for those that nothing earlier waits for.
+    let mut open: Vec<usize> = Vec::new();
+    let mut steps = Vec::with_capacity(plan.steps.len());
+    for at in plan.graph.steps() {
+        let on: Vec<usize> = match plan.graph.edges(at) {
+            Edges::Earlier => open.clone(),
+            Edges::Steps(steps) => steps.iter().map(|step| step.at()).collect(),
+        };
+        open.retain(|other| !on.contains(other));
+        open.push(at.at());
+        let edges = on.iter().map(|&other| id(other)).collect();
+        steps.push((id(at.at()), plan.steps[at.at()].kind, edges));
+    }
+    TaskGraph { shown: job.shown.clone(), steps }
+}

@@ -1,0 +1,35 @@
+//! The step types of this program, one file each.
+//!
+//! A step type knows its fields, what it touches and how it runs. It sees the world through [`StepCx`](crate::step::StepCx)
+//! only, and no other step type.
+
+pub mod agent_prompt_response_verifier;
+pub mod aggregate_verifiers;
+pub mod collect_artifacts;
+pub mod deploy_sandbox;
+pub mod load_artifact;
+mod object_url;
+mod pattern;
+pub mod run_code;
+pub mod score;
+mod shown;
+mod target;
+pub mod teardown_sandboxes;
+#[cfg(test)]
+mod testing;
+mod together;
+pub mod verify_sandbox;
+
+use crate::step::Registry;
+
+/// All step types.
+pub static REGISTRY: Registry = Registry(&[
+    &deploy_sandbox::TYPE,
+    &load_artifact::TYPE,
+    &run_code::TYPE,
+    &verify_sandbox::TYPE,
+    &agent_prompt_response_verifier::TYPE,
+    &aggregate_verifiers::TYPE,
+    &collect_artifacts::TYPE,
+    &teardown_sandboxes::TYPE,
+]);

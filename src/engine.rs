@@ -20,6 +20,7 @@ use tokio::sync::{mpsc, watch};
 use crate::context::{Output, Outputs, Place};
 use crate::event::{Outcome, RunEvent, Score, StepEvent, Tally};
 use crate::graph::StepIx;
+use crate::record::Redactor;
 use crate::rebuild::{DirtyReason, Log, MadeBy, Read};
 use crate::resource::ResourceId;
 use crate::schedule::{
@@ -55,6 +56,8 @@ pub struct EngineSettings {
     pub task_jobs: usize,
     /// How long a step may run.
     pub step_timeout: Option<Duration>,
+    /// Values that must not be written anywhere.
+    pub secrets: Vec<String>,
 }
 
 /// What the user asks of a run while it goes on.
@@ -136,6 +139,7 @@ pub struct Dispatcher<'a> {
     store: &'a Store,
     provisioner: Arc<Provisioner>,
     settings: EngineSettings,
+    redactor: Arc<Redactor>,
     tell: &'a mut dyn FnMut(Told),
 }
 
@@ -148,7 +152,8 @@ impl<'a> Dispatcher<'a> {
         settings: EngineSettings,
         tell: &'a mut dyn FnMut(Told),
     ) -> Self {
-        Dispatcher { system, store, provisioner, settings, tell }
+        let redactor = Arc::new(Redactor::new(settings.secrets.iter().map(String::as_str)));
+        Dispatcher { system, store, provisioner, settings, redactor, tell }
     }
 
     /// Runs the tasks; `wish` changes when the user wants to stop.
@@ -368,6 +373,7 @@ impl<'a> Dispatcher<'a> {
             store: self.store.share(),
             system: self.system.clone(),
             timeout: self.settings.step_timeout,
+            redactor: self.redactor.clone(),
             aborted,
         };
         let send = send.clone();

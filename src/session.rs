@@ -22,7 +22,7 @@ use crate::plan::{Database, FileMemo, SettingInput};
 use crate::rebuild::DirtyReason;
 use crate::schedule::Need;
 pub use crate::rebuild::Log;
-pub use crate::step::Registry;
+pub use crate::step::{Registry, StepType};
 use crate::system::System;
 use crate::task::StepId;
 use crate::task::config::Config;
@@ -43,7 +43,7 @@ pub struct SessionOptions {
 }
 
 /// One run's seed values: the row's name and its columns.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SeedRow {
     /// What the row is called in the output; empty for the only one.
     pub name: String,

@@ -129,10 +129,9 @@ pub struct Content {
 impl Content {
     /// Writes what the artifact is into a key: one part a file, so that an explanation can name the file.
     pub fn write_to(&self, manifest: &mut Manifest) {
-        manifest.value(
-            format!("artifact `{}`", self.name),
-            &Value::String(self.kind.as_str().to_owned()),
-        );
+        // The id goes into contexts, so it decides what the step gives.
+        let what = format!("{} {}", self.kind.as_str(), self.id);
+        manifest.value(format!("artifact `{}`", self.name), &Value::String(what));
         for file in &self.files {
             let mode = if file.executable { " (executable)" } else { "" };
             manifest.digest(
@@ -228,6 +227,10 @@ pub trait Services: Send + Sync {
     fn fetch(&self, file: &StoredFile, to: &std::path::Path) -> Result<bool, StepError>;
     /// Returns a private folder of the step, removed after it.
     fn scratch(&self) -> Result<PathBuf, StepError>;
+    /// Says that the result hung on something that no key holds, such as a time limit, so it must not be kept.
+    fn do_not_keep(&self, why: &str) {
+        let _ = why;
+    }
     /// Adds to the step's log.
     fn log(&self, stream: Stream, bytes: &[u8]);
 }

@@ -1,7 +1,7 @@
 //! The step types of this program, one file each.
 //!
-//! A step type knows its fields, what it touches and how it runs. It sees the world through [`StepCx`](crate::step::StepCx)
-//! only, and no other step type.
+//! A step type knows its fields, what it touches and how it runs. It sees the world through
+//! [`StepCx`](crate::step::StepCx) only, and no other step type.
 
 pub mod agent_prompt_response_verifier;
 pub mod aggregate_verifiers;

@@ -16,6 +16,7 @@ use super::store::Store;
 use crate::context::{Answer, Lookup, Output, Outputs};
 use crate::graph::StepIx;
 use crate::rebuild::{Log, Read, ReadKey};
+use crate::record::Redactor;
 use crate::schedule::{Ended, Need};
 use crate::step::sandbox::Sandbox;
 use crate::step::{Content, Services, StepCx, StepError, StoredFile, Stream};
@@ -38,6 +39,7 @@ pub(super) struct StepRun {
     pub(super) store: Store,
     pub(super) system: Arc<dyn System>,
     pub(super) timeout: Option<Duration>,
+    pub(super) redactor: Arc<Redactor>,
     pub(super) aborted: watch::Receiver<bool>,
 }
 
@@ -86,9 +88,18 @@ impl StepRun {
         let ended = self.run_in(&world).await;
         let took_us = self.system.now_us().saturating_sub(started_us).max(0) as u64;
         world.clean();
-        let log = world.take_log();
+        let log = world.take_log(&self.redactor);
         let ended = match ended {
-            Ended::Output(output, _) => Ended::Output(output, world.take_reads()),
+            Ended::Output(output, _) => {
+                if holds_secret(&output, &self.redactor) {
+                    world.do_not_keep("it holds the value of a variable that is passed on");
+                }
+                Ended::Output(output, world.take_reads())
+            }
+            Ended::Failed(mut error) => {
+                error.message = self.redactor.text(&error.message).into_owned();
+                Ended::Failed(error)
+            }
             other => other,
         };
         let unfit = locked(&world.unfit).take();
@@ -136,6 +147,12 @@ impl StepRun {
     }
 }
 
+/// Returns whether a value of an output holds a secret, in whatever encoding.
+fn holds_secret(output: &Output, redactor: &Redactor) -> bool {
+    !redactor.is_empty()
+        && output.entries.iter().any(|entry| redactor.value(&entry.value) != *entry.value)
+}
+
 /// Turns a panic of a step into its failure.
 async fn catch(
     future: impl Future<Output = Result<Output, StepError>>,
@@ -172,8 +189,9 @@ impl World {
         std::mem::take(&mut *locked(&self.reads))
     }
 
-    fn take_log(&self) -> Log {
+    fn take_log(&self, redactor: &Redactor) -> Log {
         let bytes = std::mem::take(&mut *locked(&self.log));
+        let bytes = redactor.bytes(&bytes).into_owned();
         if bytes.len() <= INLINE_LOG {
             return Log { inline: bytes, stored: None };
         }

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use super::db::Db;
 use super::inputs::{SettingInput, TaskInput};
 use crate::check::{self, Checked};
+use crate::context::{Entry, Place};
 use crate::diagnostic::{Diagnostic, Source};
 use crate::digest::{Digest, Digester};
 use crate::graph::{self as step_graph, StepGraph, StepIx};
 use crate::json::{Map, Value};
 use crate::rebuild::{self, Ingredients, Key};
+use crate::resource::Touch;
 use crate::schedule::{PlannedStep, Retry, StepPart, TaskPlan};
 use crate::step::{Determinism, Refusal, Step};
 use crate::task::config::Config;
@@ -216,6 +218,7 @@ pub fn plan(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<TaskPla
             part: StepPart::Free,
         });
     }
+    name_what_is_retired(graph, &mut steps);
     Arc::new(TaskPlan {
         name: name.clone(),
         graph: (**graph).clone(),
@@ -223,6 +226,34 @@ pub fn plan(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<TaskPla
         steps,
         initial: Vec::new(),
     })
+}
+
+/// Adds to steps that retire sandboxes what only the whole task tells: the ids of those sandboxes.
+fn name_what_is_retired(graph: &StepGraph, steps: &mut [PlannedStep]) {
+    for at in graph.steps() {
+        if at.at() >= steps.len() {
+            return;
+        }
+        let mut entries = Vec::new();
+        for (resource, touch) in &steps[at.at()].touches {
+            let place = Place::Sandbox(resource.name.clone());
+            let made = (0..at.0).rev().map(StepIx).filter(|other| graph.is_ancestor(*other, at));
+            let found = made.filter_map(|other| steps[other.at()].live.clone()).find_map(|output| {
+                output.entries.iter().find(|entry| entry.place == place).cloned()
+            });
+            if let (Touch::Retires, Some(entry)) = (touch, found)
+                && let Some(id) = entry.value.get("sandbox_id")
+            {
+                let list = Place::Append(vec!["torn_down_sandbox_ids".to_owned()]);
+                entries.push(Entry::live(list, id.clone(), &entry.digest));
+            }
+        }
+        if let (false, Some(live)) = (entries.is_empty(), &mut steps[at.at()].live) {
+            let mut output = (**live).clone();
+            output.entries.extend(entries);
+            *live = Arc::new(output);
+        }
+    }
 }
 
 /// Returns the name of a task over all its versions and places: that of its folder and its own.

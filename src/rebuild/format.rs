@@ -52,6 +52,7 @@ enum PlaceForm {
     Metadata(Vec<String>),
     State(String, String),
     Group(String, String),
+    GroupRun,
 }
 
 fn kind_name(kind: ResourceKind) -> &'static str {
@@ -104,6 +105,7 @@ fn read_form(key: &ReadKey) -> PlaceForm {
         ReadKey::Lookup(Lookup::Metadata(path)) => PlaceForm::Metadata(path),
         ReadKey::State(id) => PlaceForm::State(kind_name(id.kind).to_owned(), id.name),
         ReadKey::Group(id) => PlaceForm::Group(kind_name(id.kind).to_owned(), id.name),
+        ReadKey::GroupRun => PlaceForm::GroupRun,
     }
 }
 
@@ -116,6 +118,7 @@ fn read_of(form: PlaceForm) -> Option<ReadKey> {
         PlaceForm::Metadata(path) if !path.is_empty() => ReadKey::Lookup(Lookup::Metadata(path)),
         PlaceForm::State(kind, name) => ReadKey::State(resource_of(&kind, name)?),
         PlaceForm::Group(kind, name) => ReadKey::Group(resource_of(&kind, name)?),
+        PlaceForm::GroupRun => ReadKey::GroupRun,
         _ => return None,
     })
 }

@@ -17,6 +17,9 @@ pub enum ReadKey {
     State(ResourceId),
     /// The steps that are cached as one with it, because their effects on the resource may interleave.
     Group(ResourceId),
+    /// Which run of these steps it was part of: of several that are kept, all of them take the same. Not an answer that
+    /// is there already, but a choice, so [`verify`](super::verify) leaves it to the scheduler.
+    GroupRun,
 }
 
 impl ReadKey {
@@ -26,6 +29,7 @@ impl ReadKey {
             ReadKey::Lookup(lookup) => ("entry", vec![lookup.to_string()]),
             ReadKey::State(resource) => ("state", vec![resource.to_string()]),
             ReadKey::Group(resource) => ("group", vec![resource.to_string()]),
+            ReadKey::GroupRun => ("group run", Vec::new()),
         };
         digester.text(tag).number(path.len() as u64);
         for segment in &path {
@@ -40,6 +44,7 @@ impl fmt::Display for ReadKey {
             ReadKey::Lookup(lookup) => lookup.fmt(f),
             ReadKey::State(resource) => write!(f, "state of {resource}"),
             ReadKey::Group(resource) => write!(f, "group of {resource}"),
+            ReadKey::GroupRun => f.write_str("run of its group"),
         }
     }
 }
@@ -93,6 +98,11 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// Returns which run of its group it was part of.
+    pub fn group_run(&self) -> Option<Digest> {
+        self.reads.iter().find(|read| read.key == ReadKey::GroupRun).and_then(|read| read.digest)
+    }
+
     /// Returns the digest of fingerprint and reads: traces that agree in it should have the same output.
     pub fn action(&self) -> Digest {
         let mut digester = crate::digest::Digester::new("action");

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use super::groups::Groups;
 use super::world::World;
 use super::{Need, Snapshots, StepPart, TaskPlan};
+use crate::digest::Digest;
 use crate::graph::{Edges, StepIx};
 use crate::rebuild::{DirtyReason, Trace, Verdict};
 use crate::resource::{Provision, ResourceId, Touch, Version};
@@ -65,16 +66,19 @@ pub fn forecast(plan: &TaskPlan, snapshots: &dyn Snapshots) -> Forecast {
     }
 }
 
-/// For each group of which a member will or may run, that member, and whether it is sure to.
-type DirtyGroups = HashMap<usize, (StepIx, bool)>;
+/// For each cluster of groups of which a member will or may run, that member, and whether it is sure to.
+type DirtyClusters = HashMap<usize, (StepIx, bool)>;
 
 fn verify_down(
     plan: &TaskPlan,
     groups: &Arc<Groups>,
     lost: &HashMap<StepIx, DirtyReason>,
 ) -> (Vec<Forecasted>, World) {
-    let mut dirty: DirtyGroups = HashMap::new();
+    let mut dirty: DirtyClusters = HashMap::new();
+    let mut pins = Pins::default();
     loop {
+        pins.hit.clear();
+        pins.moved = false;
         let mut world = World::new(plan, groups.clone());
         let mut steps: Vec<Forecasted> = Vec::with_capacity(plan.steps.len());
         let mut unsure = Unsure::default();
@@ -89,7 +93,7 @@ fn verify_down(
             } else if let Some(reason) = lost.get(&step) {
                 Forecasted::Dirty(vec![reason.clone()])
             } else {
-                verify_one(plan, &world, step, unsure.before(plan, step), &dirty)
+                verify_one(plan, &world, step, unsure.before(plan, step), &dirty, &mut pins)
             };
             let sure = match &foreseen {
                 Forecasted::Hit(trace) => {
@@ -101,7 +105,7 @@ fn verify_down(
                 Forecasted::Deferred | Forecasted::LeftOut => None,
             };
             if let Some(sure) = sure {
-                for &at in groups.of_step(step) {
+                if let Some(at) = groups.cluster_of(step) {
                     let known = next.entry(at).or_insert((step, sure));
                     if sure && !known.1 {
                         *known = (step, true);
@@ -111,7 +115,7 @@ fn verify_down(
             unsure.push(plan, step, &foreseen);
             steps.push(foreseen);
         }
-        if next == dirty {
+        if next == dirty && !pins.moved {
             return (steps, world);
         }
         dirty = next;
@@ -143,29 +147,73 @@ impl Unsure {
     }
 }
 
+/// Which run of each cluster stands in.
+#[derive(Default)]
+struct Pins {
+    by_cluster: HashMap<usize, Digest>,
+    /// The members that hit so far.
+    hit: HashMap<usize, Vec<StepIx>>,
+    /// Whether members that hit before must be looked at again.
+    moved: bool,
+    n_moves: usize,
+}
+
+impl Pins {
+    fn verify(&mut self, plan: &TaskPlan, world: &World, step: StepIx) -> Verdict {
+        let Some(cluster) = world.groups.cluster_of(step) else {
+            return world.verify(plan, step, None);
+        };
+        let hit = self.hit.entry(cluster).or_default();
+        let mut verdict = world.verify(plan, step, self.by_cluster.get(&cluster).copied());
+        // Each move takes in at least one more step, so this many are enough for all to agree.
+        let may_move = self.n_moves < 2 * plan.steps.len();
+        if let Verdict::Dirty(_) = verdict
+            && self.by_cluster.contains_key(&cluster)
+        {
+            verdict = match world.common_run(plan, step, hit).filter(|_| may_move) {
+                Some(run) => {
+                    self.by_cluster.insert(cluster, run);
+                    self.n_moves += 1;
+                    self.moved |= !hit.is_empty();
+                    world.verify(plan, step, Some(run))
+                }
+                None => match (world.verify(plan, step, None), hit.first()) {
+                    (Verdict::Hit(_), Some(other)) => {
+                        Verdict::Dirty(vec![world.groups.reason(plan, step, *other)])
+                    }
+                    (verdict, _) => verdict,
+                },
+            };
+        }
+        if let Verdict::Hit(trace) = &verdict {
+            hit.push(step);
+            if let Some(run) = trace.group_run() {
+                self.by_cluster.insert(cluster, run);
+            }
+        }
+        verdict
+    }
+}
+
 fn verify_one(
     plan: &TaskPlan,
     world: &World,
     step: StepIx,
     waits_on: Option<StepIx>,
-    dirty: &DirtyGroups,
+    dirty: &DirtyClusters,
+    pins: &mut Pins,
 ) -> Forecasted {
     let planned = &plan.steps[step.at()];
-    let mut verdict = world.verify(plan, step);
+    let mut verdict = pins.verify(plan, world, step);
     let mut waits_on = waits_on;
     if let Verdict::Hit(_) = verdict {
-        for &at in world.groups.of_step(step) {
-            match dirty.get(&at) {
-                Some(&(other, true)) => {
-                    verdict = Verdict::Dirty(vec![DirtyReason::GroupMember {
-                        other: plan.steps[other.at()].id.clone(),
-                        resource: plan.groups[at].resource.clone(),
-                    }]);
-                    break;
-                }
-                Some(&(other, false)) => waits_on = waits_on.or(Some(other)),
-                None => {}
+        let cluster = world.groups.cluster_of(step);
+        match cluster.and_then(|at| dirty.get(&at)) {
+            Some(&(other, true)) => {
+                verdict = Verdict::Dirty(vec![world.groups.reason(plan, step, other)]);
             }
+            Some(&(other, false)) => waits_on = waits_on.or(Some(other)),
+            None => {}
         }
     }
     match (verdict, waits_on) {

@@ -3,6 +3,7 @@
 use super::TaskPlan;
 use crate::digest::Digest;
 use crate::graph::StepIx;
+use crate::rebuild::DirtyReason;
 use crate::resource::ResourceId;
 
 /// The groups of a plan, found by step.
@@ -89,6 +90,21 @@ impl Groups {
     /// Returns the digest of what makes a group the same.
     pub(super) fn digest(&self, group: usize) -> Digest {
         self.digests[group]
+    }
+
+    /// Returns why a member of a cluster must run when another one must: its group must, by shared members.
+    pub(super) fn reason(&self, plan: &TaskPlan, step: StepIx, other: StepIx) -> DirtyReason {
+        let groups = self.of_step(step).iter().map(|&at| &plan.groups[at]);
+        let shared = groups.clone().find(|group| group.members.binary_search(&other).is_ok());
+        let group = shared.or(groups.clone().next()).expect("bug: a step of a cluster is in a group");
+        let other = match shared {
+            Some(_) => other,
+            None => group.members.iter().copied().find(|member| *member != step).unwrap_or(other),
+        };
+        DirtyReason::GroupMember {
+            other: plan.steps[other.at()].id.clone(),
+            resource: group.resource.clone(),
+        }
     }
 
     /// Returns the clusters.

@@ -10,11 +10,13 @@
 
 use super::state::{Phase, Scheduler};
 use super::{Command, Done, Need};
+use crate::digest::Digester;
 use crate::event::StepEvent;
 use crate::graph::StepIx;
 use crate::rebuild::{DirtyReason, Read, ReadKey, Verdict};
 use crate::resource::{Effect, Provision, ResourceId, Touch, Version};
 use crate::step::StepError;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// How often a step may have the makers of one state run again. More means that the state is lost each time before the
@@ -213,11 +215,14 @@ impl Scheduler<'_> {
             };
             if was_there {
                 window.left.push((step, turn));
-                window.reached = true;
                 window.tainted |= taints && changes(touch);
             }
             window.in_use -= 1;
             if window.in_use > 0 {
+                if !window.reached {
+                    // The others count on it to bring the live thing to the base.
+                    self.spoil(&resource, id);
+                }
                 continue;
             }
             if !window.reached {
@@ -320,6 +325,8 @@ impl Scheduler<'_> {
             let output = Arc::make_mut(output);
             output.effects.retain(|other| other.resource != effect.resource);
             output.effects.push(effect.clone());
+            // Which resource is settled first is chance.
+            output.effects.sort_by(|a, b| a.resource.cmp(&b.resource));
         }
     }
 
@@ -346,47 +353,59 @@ impl Scheduler<'_> {
         reads
     }
 
-    /// Verifies a step, together with what its groups came to so far.
-    pub(super) fn group_verdict(&self, step: StepIx) -> Verdict {
-        let verdict = self.world.verify(&self.plan, step);
-        if matches!(verdict, Verdict::Dirty(_)) {
-            return verdict;
+    /// Verifies a step, together with what its groups came to so far; `None` where it must first wait for members that hit
+    /// with a trace of another run.
+    pub(super) fn group_verdict(&mut self, step: StepIx) -> Option<Verdict> {
+        let plan = self.plan.clone();
+        let Some(cluster) = self.world.groups.cluster_of(step) else {
+            return Some(self.world.verify(&plan, step, None));
+        };
+        let groups = self.world.groups.clone();
+        let verdict = self.world.verify(&plan, step, self.pins[cluster]);
+        if let Some(other) = self.cluster_dirty[cluster] {
+            return Some(match self.world.verify(&plan, step, None) {
+                Verdict::Hit(_) => Verdict::Dirty(vec![groups.reason(&plan, step, other)]),
+                dirty => dirty,
+            });
         }
-        for &at in self.world.groups.of_step(step) {
-            if let Some(other) = self.group_dirty[at] {
-                return Verdict::Dirty(vec![self.group_reason(at, other)]);
+        match &verdict {
+            Verdict::Hit(trace) => {
+                self.pins[cluster] = trace.group_run();
+                return Some(verdict);
             }
+            Verdict::Dirty(_) if self.pins[cluster].is_none() => return Some(verdict),
+            Verdict::Dirty(_) => {}
         }
-        verdict
+        let members = groups.clusters()[cluster].members.iter().copied();
+        let hit: Vec<StepIx> =
+            members.filter(|&member| self.phase(member) == &Phase::Done(Done::Hit)).collect();
+        let Some(run) = self.world.common_run(&plan, step, &hit) else {
+            let alone = self.world.verify(&plan, step, None);
+            let other = hit.first().copied().filter(|_| matches!(alone, Verdict::Hit(_)));
+            let reason = other.map(|other| groups.reason(&plan, step, other));
+            return Some(reason.map_or(alone, |reason| Verdict::Dirty(vec![reason])));
+        };
+        self.pins[cluster] = Some(run);
+        self.send_back(hit.into_iter().map(|member| (member, None)).collect());
+        self.is_ready(step).then(|| self.world.verify(&plan, step, Some(run)))
     }
 
-    fn group_reason(&self, group: usize, other: StepIx) -> DirtyReason {
-        DirtyReason::GroupMember {
-            other: self.planned(other).id.clone(),
-            resource: self.plan.groups[group].resource.clone(),
-        }
-    }
-
-    /// A member of a group must run, so members whose kept results stood in must run too; returns whether the step now
-    /// waits for one of them.
+    /// A member of a cluster must run, so members whose kept results stood in must run too; returns whether the step can
+    /// still start now.
     pub(super) fn recall_group(&mut self, step: StepIx) -> bool {
         let plan = self.plan.clone();
-        let mut recalled = Vec::new();
         let groups = self.world.groups.clone();
-        for &at in groups.of_step(step) {
-            if self.group_dirty[at].is_some() {
-                continue;
-            }
-            self.group_dirty[at] = Some(step);
-            for &member in &plan.groups[at].members {
-                if self.phase(member) == &Phase::Done(Done::Hit) {
-                    recalled.push((member, self.group_reason(at, step)));
-                }
-            }
+        let Some(cluster) = groups.cluster_of(step) else { return true };
+        if self.cluster_dirty[cluster].is_some() {
+            return true;
         }
-        let waits = recalled.iter().any(|(member, _)| plan.graph.is_ancestor(*member, step));
+        self.cluster_dirty[cluster] = Some(step);
+        let members = groups.clusters()[cluster].members.iter().copied();
+        let hit = members.filter(|&member| self.phase(member) == &Phase::Done(Done::Hit));
+        let recalled = hit.map(|member| (member, Some(groups.reason(&plan, member, step))));
+        let recalled = recalled.collect();
         self.send_back(recalled);
-        waits
+        self.is_ready(step)
     }
 
     /// Keeps the results of a cluster, with the states that its groups left.
@@ -415,7 +434,15 @@ impl Scheduler<'_> {
             if let Some(output) = run.output.clone() {
                 self.world.outputs.insert(member, output);
             }
-            self.store(member);
+        }
+        let mut digester = Digester::new("group run");
+        for &member in &cluster.members {
+            digester.digest(&plan.steps[member.at()].key.fingerprint);
+            digester.maybe(self.steps[member.at()].output.as_ref().map(|o| o.digest()).as_ref());
+        }
+        let run = digester.finish();
+        for &member in &cluster.members {
+            self.store(member, Some(run));
         }
     }
 
@@ -459,8 +486,8 @@ impl Scheduler<'_> {
             self.fail_unstarted(step, why);
         } else {
             let run_again = |step: &StepIx| self.planned(*step).live.is_none() && !self.is_left_out(*step);
-            let back = makers.into_iter().filter(run_again).map(|maker| (maker, reason.clone()));
-            let mut back: Vec<(StepIx, DirtyReason)> = back.collect();
+            let back = makers.into_iter().filter(run_again).map(|maker| (maker, Some(reason.clone())));
+            let mut back: Vec<(StepIx, Option<DirtyReason>)> = back.collect();
             // A member of its own group that lost the state starts over with the others.
             back.retain(|(maker, _)| *maker != step);
             self.send_back(back);
@@ -476,7 +503,7 @@ impl Scheduler<'_> {
     }
 
     /// Sets steps and everything that waits for them back to waiting; a group that ran goes back whole.
-    pub(super) fn send_back(&mut self, mut roots: Vec<(StepIx, DirtyReason)>) {
+    pub(super) fn send_back(&mut self, mut roots: Vec<(StepIx, Option<DirtyReason>)>) {
         if roots.is_empty() {
             return;
         }
@@ -485,19 +512,19 @@ impl Scheduler<'_> {
         let span = loop {
             let from: Vec<StepIx> = roots.iter().map(|(step, _)| *step).collect();
             let span = plan.graph.span_of(&from);
-            let mut whole = vec![false; plan.groups.len()];
             let n_roots = roots.len();
-            for &step in span.iter().filter(|step| self.steps[step.at()].started > 0) {
-                for &at in groups.of_step(step) {
-                    if std::mem::replace(&mut whole[at], true) {
-                        continue;
-                    }
+            let started = |step: &StepIx| self.steps[step.at()].started > 0;
+            let clusters: BTreeSet<usize> =
+                span.iter().filter(|s| started(s)).filter_map(|s| groups.cluster_of(*s)).collect();
+            for cluster in clusters.into_iter().map(|at| &groups.clusters()[at]) {
+                for &at in &cluster.groups {
                     self.world.set_group_now(at, None);
-                    for &member in &plan.groups[at].members {
-                        let ran = self.steps[member.at()].started > 0;
-                        if ran && span.binary_search(&member).is_err() {
-                            roots.push((member, self.group_reason(at, step)));
-                        }
+                }
+                let first = cluster.members.iter().find(|member| span.binary_search(member).is_ok());
+                let Some(&first) = first else { continue };
+                for &member in cluster.members.iter().filter(|member| started(member)) {
+                    if span.binary_search(&member).is_err() {
+                        roots.push((member, Some(groups.reason(&plan, member, first))));
                     }
                 }
             }
@@ -506,7 +533,9 @@ impl Scheduler<'_> {
             }
         };
         for (step, reason) in roots {
-            self.steps[step.at()].forced = Some(vec![reason]);
+            if let Some(reason) = reason {
+                self.steps[step.at()].forced = Some(vec![reason]);
+            }
         }
         self.forgive(&span);
         for &step in &span {
@@ -518,7 +547,7 @@ impl Scheduler<'_> {
     /// Undoes a step: drops its output, calls it back where it runs.
     pub(super) fn undo(&mut self, step: StepIx) {
         let plan = self.plan.clone();
-        self.spoil(step);
+        self.spoil_windows(step);
         self.world.drop_step(&plan, step);
         self.turns += 1;
         let turn = self.turns;
@@ -537,33 +566,56 @@ impl Scheduler<'_> {
     }
 
     pub(super) fn call_back(&mut self, step: StepIx) {
+        let had_started = self.phase(step) == &Phase::Running;
         self.set(step, Phase::Aborting);
         self.commands.push(Command::Abort(step));
+        if had_started {
+            return;
+        }
+        // Others may count on it to bring a live thing to the state that all of them need.
+        for Found { resource, window: id, .. } in self.steps[step.at()].at_start.clone() {
+            let window = self.live.get(&resource).and_then(|live| live.window.as_ref());
+            if window.is_some_and(|window| window.id == id && !window.reached) {
+                self.spoil(&resource, id);
+            }
+        }
     }
 
-    /// Spoils the open windows in which a step may have changed something.
-    fn spoil(&mut self, step: StepIx) {
-        let plan = self.plan.clone();
+    /// Spoils the windows in which a step may have changed something.
+    fn spoil_windows(&mut self, step: StepIx) {
         if self.steps[step.at()].started == 0 {
             return;
         }
         let found = self.steps[step.at()].at_start.clone();
-        for Found { resource, window: id, .. } in found {
-            if !plan.touch(step, &resource).is_some_and(changes) {
-                continue;
+        for Found { resource, window, .. } in found {
+            if self.plan.touch(step, &resource).is_some_and(changes) {
+                self.spoil(&resource, window);
             }
-            let Some(window) = self.live.get_mut(&resource).and_then(|live| live.window.as_mut())
-            else {
-                continue;
-            };
-            if window.id != id || std::mem::replace(&mut window.spoiled, true) {
-                continue;
+        }
+    }
+
+    /// Spoils a window if it is still open: calls back those who have not started in it.
+    fn spoil(&mut self, resource: &ResourceId, id: u64) {
+        let live = self.live.get_mut(resource);
+        let Some(window) = live.and_then(|live| live.window.as_mut()) else { return };
+        if window.id != id || std::mem::replace(&mut window.spoiled, true) {
+            return;
+        }
+        for other in window.entered.clone() {
+            let is_in = self.steps[other.at()].at_start.iter().any(|found| found.window == id);
+            if is_in && self.phase(other) == &Phase::Queued {
+                self.call_back(other);
             }
-            for other in window.entered.clone() {
-                let uses = self.steps[other.at()].at_start.iter().any(|found| found.window == id);
-                if uses && self.phase(other) == &Phase::Queued {
-                    self.call_back(other);
-                }
+        }
+    }
+
+    /// Takes in that a step has all that it needs.
+    pub(super) fn reach_windows(&mut self, step: StepIx) {
+        for Found { resource, window: id, .. } in &self.steps[step.at()].at_start {
+            if let Some(window) = self.live.get_mut(resource).and_then(|live| live.window.as_mut())
+                && window.id == *id
+            {
+                window.reached = true;
             }
         }
     }

@@ -82,6 +82,7 @@ impl Scheduler<'_> {
         for &step in &span {
             let was = self.phase(step).clone();
             self.undo(step);
+            self.world.forget(step);
             if was == Phase::Done(Done::Deferred) {
                 for (resource, touch) in &plan.steps[step.at()].touches {
                     if *touch == Touch::Creates && self.retire(resource) {

@@ -8,10 +8,11 @@ use super::resources::{Found, Live};
 use super::world::World;
 use super::{Command, Ended, Input, PlannedStep, Snapshots, StepPart, TaskPlan};
 use crate::context::{Entry, Output, Outputs};
+use crate::digest::{Digest, Manifest};
 use crate::event::StepEvent;
 use crate::graph::{Edges, StepIx};
 use crate::json::Value;
-use crate::rebuild::{DirtyReason, Read, Verdict};
+use crate::rebuild::{DirtyReason, Log, MadeBy, Read, ReadKey, Trace, Verdict};
 use crate::resource::{ResourceId, Touch, Version};
 use crate::step::{Determinism, StepError};
 use crate::task::OnError;
@@ -27,7 +28,7 @@ pub enum Phase {
     Queued,
     /// It runs.
     Running,
-    /// It ended well; the state of a resource that it touched is not taken yet.
+    /// It ended; the state of a resource that it touched is not taken yet.
     Settling,
     /// It was called back and has not stopped yet.
     Aborting,
@@ -111,8 +112,10 @@ pub struct Scheduler<'s> {
     /// How many windows there were, and how many of them are open.
     pub(super) windows: u64,
     pub(super) open_windows: usize,
-    /// For each group, the first of its members that had to run.
-    pub(super) group_dirty: Vec<Option<StepIx>>,
+    /// For each cluster, the first of its members that had to run.
+    pub(super) cluster_dirty: Vec<Option<StepIx>>,
+    /// For each cluster, the run whose traces stand in.
+    pub(super) pins: Vec<Option<Digest>>,
     pub(super) lost_versions: HashSet<Version>,
     /// How often a step had the makers of a lost state run again.
     pub(super) reruns: HashMap<StepIx, u32>,
@@ -181,6 +184,8 @@ impl<'s> Scheduler<'s> {
         };
         let groups = Arc::new(Groups::of(&plan));
         let mut scheduler = Scheduler {
+            cluster_dirty: vec![None; groups.clusters().len()],
+            pins: vec![None; groups.clusters().len()],
             cluster_ran: vec![0; groups.clusters().len()],
             world: World::new(&plan, groups),
             snapshots,
@@ -188,7 +193,6 @@ impl<'s> Scheduler<'s> {
             live: HashMap::new(),
             windows: 0,
             open_windows: 0,
-            group_dirty: vec![None; plan.groups.len()],
             lost_versions: HashSet::new(),
             reruns: HashMap::new(),
             turns: 1,
@@ -299,13 +303,14 @@ impl<'s> Scheduler<'s> {
         self.steps[step.at()].phase = phase;
     }
 
-    /// Members of a group of which one must run in any case shall not hit first.
+    /// Members of a cluster of which one must run in any case shall not hit first.
     fn mark_forced_groups(&mut self) {
-        for (at, group) in self.plan.groups.iter().enumerate() {
+        let groups = self.world.groups.clone();
+        for (at, cluster) in groups.clusters().iter().enumerate() {
             let forced = |step: &&StepIx| {
                 self.steps[step.at()].forced.is_some() || self.planned(**step).forced.is_some()
             };
-            self.group_dirty[at] = group.members.iter().find(forced).copied();
+            self.cluster_dirty[at] = cluster.members.iter().find(forced).copied();
         }
     }
 
@@ -322,13 +327,17 @@ impl<'s> Scheduler<'s> {
         }
     }
 
-    /// Puts a step that waits again among those that are ready, where it is.
-    pub(super) fn wait_again(&mut self, step: StepIx) {
-        let ready = match self.plan.graph.edges(step) {
+    /// Returns whether all that a step waits for is over.
+    pub(super) fn is_ready(&self, step: StepIx) -> bool {
+        match self.plan.graph.edges(step) {
             Edges::Earlier => step.at() <= self.done_prefix,
             Edges::Steps(_) => self.remaining[step.at()] == 0,
-        };
-        if ready {
+        }
+    }
+
+    /// Puts a step that waits again among those that are ready, where it is.
+    pub(super) fn wait_again(&mut self, step: StepIx) {
+        if self.is_ready(step) {
             self.ready.insert(step);
         }
     }
@@ -441,7 +450,10 @@ impl<'s> Scheduler<'s> {
         }
         let verdict = match &self.steps[step.at()].forced {
             Some(reasons) => Verdict::Dirty(reasons.clone()),
-            None => self.group_verdict(step),
+            None => match self.group_verdict(step) {
+                Some(verdict) => verdict,
+                None => return,
+            },
         };
         match verdict {
             Verdict::Hit(trace) => {
@@ -462,9 +474,9 @@ impl<'s> Scheduler<'s> {
                 let because = reasons.iter().map(ToString::to_string).collect();
                 self.tell(step, StepEvent::Dirty { because });
                 if self.recall_group(step) {
-                    self.steps[step.at()].forced = Some(reasons);
-                } else {
                     self.try_start(step, reasons);
+                } else {
+                    self.steps[step.at()].forced = Some(reasons);
                 }
             }
         }
@@ -488,16 +500,16 @@ impl<'s> Scheduler<'s> {
     }
 
     fn started(&mut self, step: StepIx) {
-        if self.phase(step) == &Phase::Aborting {
+        match self.phase(step) {
+            Phase::Queued => self.set(step, Phase::Running),
             // It was called back too late: it is there, and may change something.
-            self.steps[step.at()].started = self.now;
+            Phase::Aborting => {}
+            _ => return,
         }
-        if self.phase(step) == &Phase::Queued {
-            self.set(step, Phase::Running);
-            self.steps[step.at()].started = self.now;
-            let attempt = self.steps[step.at()].attempt;
-            self.tell(step, StepEvent::Started { attempt });
-        }
+        self.steps[step.at()].started = self.now;
+        self.reach_windows(step);
+        let attempt = self.steps[step.at()].attempt;
+        self.tell(step, StepEvent::Started { attempt });
     }
 
     fn ended(&mut self, step: StepIx, ended: Ended, started_us: i64, took_us: u64) {
@@ -508,9 +520,14 @@ impl<'s> Scheduler<'s> {
         let run = &mut self.steps[step.at()];
         run.ended = self.now;
         run.took_us = took_us;
-        if matches!(ended, Ended::Lost(_)) {
-            // It never got what it needs, so it did nothing.
-            run.started = 0;
+        match ended {
+            Ended::Lost(_) if !called_back => {
+                // It never got what it needs, so it did nothing.
+                run.started = 0;
+                self.set(step, Phase::Waiting);
+            }
+            Ended::Aborted if !called_back => self.set(step, Phase::Aborting),
+            _ => {}
         }
         let taints = called_back || !matches!(ended, Ended::Output(..));
         self.leave_windows(step, !called_back, taints);
@@ -528,7 +545,10 @@ impl<'s> Scheduler<'s> {
                     self.complete(step);
                 }
             }
-            Ended::Failed(error) => self.failed(step, error, started_us, took_us),
+            Ended::Failed(error) => {
+                self.set(step, Phase::Settling);
+                self.failed(step, error, started_us, took_us);
+            }
             Ended::Aborted => {
                 self.tell(step, StepEvent::Aborted);
                 self.set(step, Phase::Done(Done::Skipped));
@@ -560,7 +580,7 @@ impl<'s> Scheduler<'s> {
     /// Keeps the result of a step, or of its whole cluster of groups once all of it ran.
     fn store_when_fit(&mut self, step: StepIx) {
         let Some(cluster) = self.world.groups.cluster_of(step) else {
-            self.store(step);
+            self.store(step, None);
             return;
         };
         if self.cluster_ran[cluster] == self.world.groups.clusters()[cluster].members.len() {
@@ -568,7 +588,7 @@ impl<'s> Scheduler<'s> {
         }
     }
 
-    pub(super) fn store(&mut self, step: StepIx) {
+    pub(super) fn store(&mut self, step: StepIx, group_run: Option<Digest>) {
         let run = &self.steps[step.at()];
         let planned = self.planned(step);
         if planned.determinism == Determinism::Volatile || run.phase != Phase::Done(Done::Ran) {
@@ -581,7 +601,21 @@ impl<'s> Scheduler<'s> {
         let Some(output) = run.output.clone() else { return };
         let mut reads = run.reads.clone();
         reads.extend(self.state_reads(step));
+        if group_run.is_some() {
+            reads.push(Read { key: ReadKey::GroupRun, digest: group_run });
+        }
         let supersedes = run.supersedes;
+        if group_run.is_none() {
+            let trace = Trace {
+                fingerprint: planned.key.fingerprint,
+                manifest: Manifest::default(),
+                reads: reads.clone(),
+                output: output.clone(),
+                made: MadeBy { took_us: run.took_us, ..MadeBy::default() },
+                log: Log::default(),
+            };
+            self.world.remember(step, trace);
+        }
         self.commands.push(Command::Store { step, output, reads, supersedes });
     }
 

@@ -7,7 +7,8 @@ use super::TaskPlan;
 use super::groups::Groups;
 use crate::context::{Lookup, Output, Outputs};
 use crate::graph::StepIx;
-use crate::rebuild::{self, Present, Question, ReadKey, Verdict};
+use crate::digest::Digest;
+use crate::rebuild::{self, Present, Question, ReadKey, Trace, Verdict};
 use crate::resource::{Effect, ResourceId, ResourceKind, Version};
 
 /// The outputs and effects of the steps that are done.
@@ -18,6 +19,8 @@ pub(super) struct World {
     effects: HashMap<ResourceId, Vec<(StepIx, Version)>>,
     /// For each group, the state that the members which ran so far left together.
     group_now: Vec<Option<Version>>,
+    /// What steps came to in this run: a step that is set back finds its own result, and no second sample is taken.
+    fresh: HashMap<StepIx, Arc<Trace>>,
 }
 
 impl World {
@@ -27,6 +30,7 @@ impl World {
             groups,
             effects: HashMap::new(),
             group_now: vec![None; plan.groups.len()],
+            fresh: HashMap::new(),
         }
     }
 
@@ -59,6 +63,16 @@ impl World {
                 effects.remove(at);
             }
         }
+    }
+
+    /// Remembers what a step came to in this run.
+    pub(super) fn remember(&mut self, step: StepIx, trace: Trace) {
+        self.fresh.insert(step, Arc::new(trace));
+    }
+
+    /// Forgets what a step came to in this run.
+    pub(super) fn forget(&mut self, step: StepIx) {
+        self.fresh.remove(&step);
     }
 
     /// Returns the state that the members of a group which ran so far left.
@@ -117,11 +131,44 @@ impl World {
                 let group = self.groups.on(plan, step, resource);
                 (group.map(|at| self.groups.digest(at)), None)
             }
+            ReadKey::GroupRun => (None, None),
         }
     }
 
-    /// Verifies a step as things stand.
-    pub(super) fn verify(&self, plan: &TaskPlan, step: StepIx) -> Verdict {
+    /// Verifies a step as things stand; of the traces that come from a run of its group, only those of `run` count where
+    /// one is given.
+    pub(super) fn verify(&self, plan: &TaskPlan, step: StepIx, run: Option<Digest>) -> Verdict {
+        let planned = &plan.steps[step.at()];
+        match run {
+            None => match self.fresh.get(&step) {
+                Some(fresh) => {
+                    match self.verify_against(plan, step, std::slice::from_ref(fresh)) {
+                        Verdict::Dirty(_) => self.verify_against(plan, step, &planned.candidates),
+                        hit => hit,
+                    }
+                }
+                None => self.verify_against(plan, step, &planned.candidates),
+            },
+            Some(_) => {
+                let of_run = planned.candidates.iter().filter(|trace| trace.group_run() == run);
+                let of_run: Vec<Arc<Trace>> = of_run.cloned().collect();
+                self.verify_against(plan, step, &of_run)
+            }
+        }
+    }
+
+    /// Returns the runs of its group of which a trace may stand in for a step.
+    pub(super) fn runs_that_fit(&self, plan: &TaskPlan, step: StepIx) -> Vec<Digest> {
+        let candidates = plan.steps[step.at()].candidates.chunks(1);
+        candidates
+            .filter_map(|one| match self.verify_against(plan, step, one) {
+                Verdict::Hit(trace) => trace.group_run(),
+                Verdict::Dirty(_) => None,
+            })
+            .collect()
+    }
+
+    fn verify_against(&self, plan: &TaskPlan, step: StepIx, candidates: &[Arc<Trace>]) -> Verdict {
         let planned = &plan.steps[step.at()];
         if let Some(reason) = &planned.forced {
             return Verdict::Dirty(vec![reason.clone()]);
@@ -129,9 +176,27 @@ impl World {
         let question = Question {
             key: &planned.key,
             determinism: planned.determinism,
-            candidates: &planned.candidates,
+            candidates,
             previous: planned.previous.as_ref(),
         };
         rebuild::verify(question, &mut |read| self.present(plan, step, read))
+    }
+
+    /// Returns a run that fits a step and all of these others of its cluster.
+    pub(super) fn common_run(
+        &self,
+        plan: &TaskPlan,
+        step: StepIx,
+        others: &[StepIx],
+    ) -> Option<Digest> {
+        let mut fit = self.runs_that_fit(plan, step);
+        for &other in others {
+            if fit.is_empty() {
+                break;
+            }
+            let theirs = self.runs_that_fit(plan, other);
+            fit.retain(|run| theirs.contains(run));
+        }
+        fit.first().copied()
     }
 }

@@ -166,6 +166,7 @@ fn gives(trace: &crate::rebuild::Trace, read: &ReadKey) -> bool {
         ReadKey::State(resource) | ReadKey::Group(resource) => {
             trace.output.effects.iter().any(|effect| effect.resource == *resource)
         }
+        ReadKey::GroupRun => false,
         ReadKey::Lookup(lookup) => trace.output.entries.iter().any(|entry| {
             match (lookup, &entry.place) {
                 (Lookup::Env(a), Place::Env(b))

@@ -6,7 +6,7 @@
 
 mod format;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use aebuild_cache::{BlobRef, Place};
@@ -47,7 +47,8 @@ pub(super) struct KeptFolder {
     watched: Vec<FileIx>,
     /// The tasks that a run without selection runs, in order.
     tasks: Vec<(String, String)>,
-    results: Vec<KeptTask>,
+    /// What is remembered of tasks, by name; one entry a setting.
+    results: BTreeMap<String, Vec<KeptTask>>,
 }
 
 /// A task all of whose results are kept.
@@ -178,9 +179,8 @@ impl Kept {
         setting: &Digest,
     ) -> Option<KeptTask> {
         let folder = self.folders.iter().find(|folder| folder.root == root)?;
-        let found =
-            folder.results.iter().find(|task| task.name == name && task.setting == *setting)?;
-        let task = found.clone();
+        let of_name = folder.results.get(name)?;
+        let task = of_name.iter().find(|task| task.setting == *setting)?.clone();
         task.sources.iter().all(|file| self.is_same(system, *file)).then_some(task)
     }
 
@@ -210,7 +210,8 @@ impl Kept {
             }
             None => {
                 let root = root.to_path_buf();
-                self.folders.push(KeptFolder { root, watched, tasks, results: Vec::new() });
+                let results = BTreeMap::new();
+                self.folders.push(KeptFolder { root, watched, tasks, results });
                 self.changed = true;
             }
         }
@@ -231,7 +232,7 @@ impl Kept {
         }
         task.sources = sources.iter().map(|(path, stamp)| self.file(path, *stamp)).collect();
         if let Some(folder) = self.folders.iter_mut().find(|folder| folder.root == root) {
-            folder.results.push(task);
+            folder.results.entry(task.name.clone()).or_default().push(task);
             self.changed = true;
         }
     }
@@ -239,9 +240,10 @@ impl Kept {
     /// Forgets a task.
     pub(super) fn forget_task(&mut self, root: &Path, name: &str, setting: &Digest) {
         if let Some(folder) = self.folders.iter_mut().find(|folder| folder.root == root) {
-            let before = folder.results.len();
-            folder.results.retain(|task| task.name != name || task.setting != *setting);
-            self.changed |= folder.results.len() != before;
+            let Some(of_name) = folder.results.get_mut(name) else { return };
+            let before = of_name.len();
+            of_name.retain(|task| task.setting != *setting);
+            self.changed |= of_name.len() != before;
         }
     }
 }

@@ -1,17 +1,20 @@
 //! Runs what was selected: what is as it was at once, the rest through the engine.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use aebuild_cache::BlobRef;
 use tokio::sync::watch;
 
 use super::kept::KeptTask;
 use super::load::{Prepared, Unit};
 use super::{
-    RunOptions, RunSummary, Session, SessionError, StepForecast, StepVerdict, TaskForecast,
+    RunOptions, RunSummary, SeedRow, Session, SessionError, StepForecast, StepVerdict, TaskForecast,
     TaskGraph, TaskSummary,
 };
 use crate::context::{Entry, Place, fold_to_json};
 use crate::diagnostic::Diagnostic;
+use crate::digest::Digest;
 use crate::engine::{
     Dispatcher, EngineSettings, Provisioner, Store, TaskJob, TaskResult, Told, Wish,
 };
@@ -123,12 +126,7 @@ impl Session {
         let run = self.new_run_id();
         let units = self.select(options)?;
         let isolation = self.isolation(&run)?;
-        let mut looked: Vec<(Unit, Planned)> = Vec::with_capacity(units.len());
-        let plain = self.may_use_kept(options);
-        for unit in units {
-            let kept = if plain { self.find_kept(&unit, options, isolation) } else { None };
-            looked.push((unit, kept.map_or(Planned::Look, Planned::Unchanged)));
-        }
+        let looked = self.look(units, options, isolation);
         let reads = !self.options.no_cache;
         let store = Store::new(self.cache.clone(), reads);
         let to_look: Vec<Unit> = looked
@@ -212,6 +210,7 @@ impl Session {
             run: run.to_owned(),
             jobs,
             task_jobs: (self.config.run.task_jobs as usize).max(jobs.min(64)),
+            secrets: self.passed_variables().into_iter().map(|(_, value)| value).collect(),
             step_timeout: self.config.run.step_timeout_seconds.map(std::time::Duration::from_secs),
         }
     }
@@ -226,21 +225,59 @@ impl Session {
         !changes && !options.contexts && !options.keep && self.cache.is_some()
     }
 
-    fn find_kept(
+    /// Finds out which units are as they were.
+    fn look(
         &mut self,
-        unit: &Unit,
+        units: Vec<Unit>,
         options: &RunOptions,
         isolation: &str,
-    ) -> Option<KeptTask> {
-        let overrides = self.overrides(unit, options);
-        let setting = self.setting_digest(&overrides, isolation);
-        let system = self.system.clone();
-        let root = self.located[unit.folder].root.clone();
-        let task = self.kept.task(system.as_ref(), &root, &unit.name, &setting)?;
-        let cache = self.cache.as_ref()?;
-        let there =
-            cache.has_places(&task.places) && task.blobs.iter().all(|blob| cache.has_blob(blob));
-        there.then_some(task)
+    ) -> Vec<(Unit, Planned)> {
+        let plain = self.may_use_kept(options);
+        let mut settings: HashMap<(SeedRow, u32), Digest> = HashMap::new();
+        let mut looked = Vec::with_capacity(units.len());
+        for unit in units {
+            let known = settings.get(&(unit.seed.clone(), unit.sample)).copied();
+            let setting = known.unwrap_or_else(|| {
+                let overrides = self.overrides(&unit, options);
+                self.setting_digest(&overrides, isolation)
+            });
+            settings.insert((unit.seed.clone(), unit.sample), setting);
+            let system = self.system.clone();
+            let root = self.located[unit.folder].root.clone();
+            let kept = plain
+                .then(|| self.kept.task(system.as_ref(), &root, &unit.name, &setting))
+                .flatten();
+            looked.push((unit, kept.map_or(Planned::Look, Planned::Unchanged)));
+        }
+        self.drop_lost(&mut looked);
+        looked
+    }
+
+    /// Looks again at units whose records or blobs the cache has lost.
+    fn drop_lost(&self, looked: &mut [(Unit, Planned)]) {
+        let Some(cache) = self.cache.as_ref() else { return };
+        let mut places = Vec::new();
+        let mut blobs: HashMap<BlobRef, bool> = HashMap::new();
+        for (_, planned) in looked.iter() {
+            if let Planned::Unchanged(task) = planned {
+                places.extend_from_slice(&task.places);
+                blobs.extend(task.blobs.iter().map(|blob| (*blob, true)));
+            }
+        }
+        for (blob, there) in &mut blobs {
+            *there = cache.has_blob(blob);
+        }
+        let all_places = cache.has_places(&places);
+        if all_places && blobs.values().all(|there| *there) {
+            return;
+        }
+        for (_, planned) in looked {
+            if let Planned::Unchanged(task) = planned
+                && !(task.blobs.iter().all(|blob| blobs[blob]) && cache.has_places(&task.places))
+            {
+                *planned = Planned::Look;
+            }
+        }
     }
 
     fn reap(&self) -> Vec<String> {
@@ -286,6 +323,7 @@ impl Session {
         run: &str,
         tell: &mut dyn FnMut(Told),
     ) -> Vec<TaskSummary> {
+        self.remember_folders();
         let mut fresh = prepared.into_iter().zip(results);
         let mut tasks = Vec::with_capacity(looked.len());
         for (unit, planned) in looked {
@@ -324,22 +362,28 @@ impl Session {
         tasks
     }
 
+    fn remember_folders(&mut self) {
+        if self.folders.is_empty() {
+            return;
+        }
+        self.kept.set_memo(&self.memo);
+        for (at, loaded) in &self.folders {
+            let root = &self.located[*at].root;
+            if loaded.faults.is_empty() && self.located[*at].lone.is_none() {
+                let tasks = super::load::default_tasks(&loaded.folder);
+                self.kept.set_folder(root, &loaded.watched, loaded.read_us, tasks);
+            }
+        }
+    }
+
     fn remember(&mut self, one: &Prepared, result: &TaskResult, options: &RunOptions, run: &str) {
         let root = self.located[one.unit.folder].root.clone();
         let whole = options.until.is_none() && options.only.is_none();
         let good = !matches!(result.outcome, Outcome::Failed | Outcome::Cancelled);
-        self.kept.set_memo(&self.memo);
         let Some(places) = result.kept.clone().filter(|_| whole && good) else {
             self.kept.forget_task(&root, &one.unit.name, &one.setting);
             return;
         };
-        let Some(loaded) = self.folders.get(&one.unit.folder) else { return };
-        let tasks = super::load::default_tasks(&loaded.folder);
-        let watched = loaded.watched.clone();
-        let read_us = loaded.read_us;
-        if !loaded.faults.is_empty() || !self.kept.set_folder(&root, &watched, read_us, tasks) {
-            return;
-        }
         let task = KeptTask {
             name: one.unit.name.clone(),
             shown: one.unit.shown.clone(),

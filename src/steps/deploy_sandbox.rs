@@ -276,11 +276,10 @@ fn refuse_variable(name: &str) -> Option<Refusal> {
 }
 
 impl DeploySandbox {
+    /// Returns the policy that is in force: without one, everything may be reached.
     fn policy(&self) -> Value {
-        self.fields
-            .network_policy
-            .as_ref()
-            .map_or(Value::Null, |policy| json!(policy))
+        let open = || json!({"mode": "allow_all", "allow_hosts": [], "allow_cidrs": []});
+        self.fields.network_policy.as_ref().map_or_else(open, |policy| json!(policy))
     }
 }
 
@@ -353,7 +352,7 @@ mod tests {
         let output = output(json!({}));
         assert_eq!(output.entries[0].place, Place::Sandbox("box".to_owned()));
         let expected = expect![[
-            r#"{"created_at_utc":null,"expires_at_utc":null,"instance_id":null,"network_policy":null,"sandbox_id":"local-1","sandbox_mode":"vm","sandbox_name":"box","sandbox_type":"local","tunnel_urls":null,"vnc_url":null}"#
+            r#"{"created_at_utc":null,"expires_at_utc":null,"instance_id":null,"network_policy":{"allow_cidrs":[],"allow_hosts":[],"mode":"allow_all"},"sandbox_id":"local-1","sandbox_mode":"vm","sandbox_name":"box","sandbox_type":"local","tunnel_urls":null,"vnc_url":null}"#
         ]];
         expected.assert_eq(&output.entries[0].value.to_string());
     }

@@ -117,7 +117,6 @@ enum Url {
     /// The URL, which also names the file.
     Plain(String),
     /// The URL and the name of the file.
-    #[serde(rename_all = "snake_case")]
     Named {
         /// The URL.
         url: String,
@@ -282,7 +281,7 @@ struct Load {
 }
 
 impl LoadArtifact {
-    fn from_folder(
+    fn loads_of_folder(
         &self,
         cx: StepCx<'_>,
         refs: &[ArtifactRef],
@@ -311,7 +310,8 @@ impl LoadArtifact {
             }
             loads.push(Load {
                 id: Value::String(content.id.clone()),
-                version: Value::Null,
+                // What a folder holds has one version: a store's numbers count writes, and nothing is written.
+                version: Value::from(1),
                 kind: content.kind.as_str(),
                 files: content.files.iter().map(|file| file.path.clone()).collect(),
             });
@@ -319,7 +319,11 @@ impl LoadArtifact {
         Ok((loads, puts))
     }
 
-    fn from_step(&self, cx: StepCx<'_>, step: &str) -> Result<(Vec<Load>, Vec<Put>), StepError> {
+    fn loads_of_step(
+        &self,
+        cx: StepCx<'_>,
+        step: &str,
+    ) -> Result<(Vec<Load>, Vec<Put>), StepError> {
         let Some(collected) = cx.find(&Lookup::metadata(&["collected_artifacts", step])) else {
             let snapshot = cx.find(&Lookup::metadata(&["env_snapshotted_universes", step]));
             let has = if snapshot.is_some() {
@@ -383,8 +387,8 @@ impl LoadArtifact {
     async fn load(&self, cx: StepCx<'_>) -> Result<Output, StepError> {
         let sandbox = cx.sandbox(&self.sandbox)?;
         let (loads, puts) = match &self.source {
-            Source::Artifacts(refs) => self.from_folder(cx, refs)?,
-            Source::Collected { step, .. } => self.from_step(cx, step)?,
+            Source::Artifacts(refs) => self.loads_of_folder(cx, refs)?,
+            Source::Collected { step, .. } => self.loads_of_step(cx, step)?,
         };
         let mut seen = BTreeMap::new();
         for put in &puts {

@@ -396,8 +396,7 @@ async fn looked(check: &Check, sandbox: &dyn Sandbox) -> Result<Found, SandboxEr
             let exited = sandbox.exec(exec.clone()).await?;
             let stderr = head(&shown(sandbox, &exited.stderr.text()), MAX_SHOWN);
             let (passed, why) = match exited.how {
-                How::Code(0) => (true, "exit=0".to_owned()),
-                How::Code(code) => (false, format!("exit={code}; stderr={stderr}")),
+                How::Code(code) => (code == 0, format!("exit={code}; stderr={stderr}")),
                 How::Signal(signal) => (false, format!("signal={signal}; stderr={stderr}")),
                 How::TimedOut => {
                     let limit = exec.timeout.unwrap_or_default().as_secs();

@@ -1,6 +1,6 @@
 //! The bytes of what a workspace remembers: little-endian, lengths first, a checksum at the end.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
 pub(super) fn encode(kept: &Kept) -> Vec<u8> {
     let mut used = vec![false; kept.files.len()];
     for folder in &kept.folders {
-        let results = folder.results.iter().flat_map(|task| &task.sources);
+        let results = folder.results.values().flatten().flat_map(|task| &task.sources);
         folder.watched.iter().chain(results).for_each(|file| used[file.0 as usize] = true);
     }
     kept.digests.iter().for_each(|(file, _)| used[file.0 as usize] = true);
@@ -161,7 +161,8 @@ pub(super) fn encode(kept: &Kept) -> Vec<u8> {
             out.bytes(name.as_bytes());
             out.bytes(shown.as_bytes());
         });
-        out.list(&folder.results, |out, task| write_task(out, task, &place));
+        let results: Vec<&KeptTask> = folder.results.values().flatten().collect();
+        out.list(&results, |out, task| write_task(out, task, &place));
     });
     let checksum = Digest::of_bytes(&out.0);
     out.digest(&checksum);
@@ -217,12 +218,14 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Kept> {
         })
     })?;
     let folders = input.list(|input| {
-        Some(KeptFolder {
-            root: input.path()?,
-            watched: input.list(|input| input.file(n))?,
-            tasks: input.list(|input| Some((input.text()?, input.text()?)))?,
-            results: input.list(|input| read_task(input, n))?,
-        })
+        let root = input.path()?;
+        let watched = input.list(|input| input.file(n))?;
+        let tasks = input.list(|input| Some((input.text()?, input.text()?)))?;
+        let mut results: BTreeMap<String, Vec<KeptTask>> = BTreeMap::new();
+        for task in input.list(|input| read_task(input, n))? {
+            results.entry(task.name.clone()).or_default().push(task);
+        }
+        Some(KeptFolder { root, watched, tasks, results })
     })?;
     let by_path: HashMap<PathBuf, FileIx> = files
         .iter()

@@ -35,7 +35,7 @@ fn the_files_of_an_artifact_stand_below_the_destination() {
     );
     let output = run(&*step, "load", &world).unwrap();
     expect![[r#"
-        metadata.loaded_file_artifact_universes += {"agent_name":null,"artifact_type":"file_artifact_universe","container_name":null,"destination_path":"/loaded","env_id":null,"files":["bin/run","hello.txt"],"id":"@local/t/tools","sandbox_name":"box","version":null}
+        metadata.loaded_file_artifact_universes += {"agent_name":null,"artifact_type":"file_artifact_universe","container_name":null,"destination_path":"/loaded","env_id":null,"files":["bin/run","hello.txt"],"id":"@local/t/tools","sandbox_name":"box","version":1}
     "#]]
     .assert_eq(&show(&output));
     expect![[r##"

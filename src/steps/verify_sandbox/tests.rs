@@ -91,7 +91,7 @@ fn every_criterion_gives_a_row_that_says_why() {
 #[test]
 fn a_command_that_does_not_exit_with_0_is_a_row_that_did_not_pass() {
     expect![[r#"
-        0 true: "exit=0"
+        0 true: "exit=0; stderr=noise that changes"
         1 false: "exit=3; stderr=/app/boom: not found"
         2 false: "stopped after 5 s; stderr="
         3 false: "signal=9; stderr="
@@ -181,7 +181,7 @@ fn what_commands_write_goes_to_the_log_in_the_order_of_the_criteria() {
     expect![[r#"
         Note: criterion 1: exit=3; stderr=/app/boom: not found
         Stderr: /live/run-7/box/root/app/boom: not found
-        Note: criterion 2: exit=0
+        Note: criterion 2: exit=0; stderr=noise that changes
         Stdout: out
         Stderr: noise that changes
     "#]]

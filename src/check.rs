@@ -10,6 +10,8 @@ mod observer;
 mod reach;
 mod retry;
 
+use std::sync::Arc;
+
 use crate::diagnostic::Diagnostic;
 use crate::graph::{StepGraph, StepIx};
 use crate::json::Value;
@@ -28,7 +30,7 @@ pub struct Checked<'a> {
     /// The order of its steps.
     pub graph: &'a StepGraph,
     /// Its steps, `None` where one could not be built.
-    pub steps: &'a [Option<Box<dyn Step>>],
+    pub steps: &'a [Option<Arc<dyn Step>>],
     /// The folder that it is in.
     pub folder: &'a TaskFolder,
 }

@@ -9,16 +9,7 @@ use std::collections::HashMap;
 use crate::resource::{ResourceId, Touch};
 use crate::task::{DependsOn, StepId, Task};
 
-/// The position of a step in its task.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct StepIx(pub u32);
-
-impl StepIx {
-    /// Returns the position as an index.
-    pub fn at(self) -> usize {
-        self.0 as usize
-    }
-}
+pub use crate::task::StepIx;
 
 /// What a step waits for, by position.
 #[derive(Clone, Debug, PartialEq, Eq)]

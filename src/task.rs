@@ -106,3 +106,74 @@ pub struct RetryConfig {
     /// How many times the span may run again; 0 means never.
     pub max_retries: u32,
 }
+
+/// The position of a step in its task.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StepIx(pub u32);
+
+impl StepIx {
+    /// Returns the position as an index.
+    pub fn at(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Whether the same inputs give the same result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Determinism {
+    /// The same inputs give the same result.
+    Pure,
+    /// Each run of the step is a sample; sample number n is kept as that sample.
+    Sampled,
+    /// Never kept.
+    Volatile,
+}
+
+/// What an artifact folder holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum ArtifactKind {
+    /// One file.
+    File,
+    /// Several files.
+    FileUniverse,
+    /// The data of one environment.
+    Environment,
+    /// The data of several environments.
+    EnvironmentUniverse,
+    /// A docker build context.
+    DockerImage,
+    /// A command-line tool.
+    Cli,
+    /// A skill.
+    Skill,
+}
+
+impl ArtifactKind {
+    /// Returns the name of the kind in task folders.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ArtifactKind::File => "file",
+            ArtifactKind::FileUniverse => "file_artifact_universe",
+            ArtifactKind::Environment => "environment",
+            ArtifactKind::EnvironmentUniverse => "environment_universe",
+            ArtifactKind::DockerImage => "docker_image",
+            ArtifactKind::Cli => "cli",
+            ArtifactKind::Skill => "skill",
+        }
+    }
+
+    /// Returns the kind with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [
+            ArtifactKind::File,
+            ArtifactKind::FileUniverse,
+            ArtifactKind::Environment,
+            ArtifactKind::EnvironmentUniverse,
+            ArtifactKind::DockerImage,
+            ArtifactKind::Cli,
+            ArtifactKind::Skill,
+        ]
+        .into_iter()
+        .find(|kind| kind.as_str() == name)
+    }
+}

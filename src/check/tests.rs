@@ -229,7 +229,7 @@ fn judge(files: &[(&str, &str)]) -> Vec<Diagnostic> {
         let parsed = parse::parse(&task.name, &source, &types);
         let (task, places) = (parsed.task, parsed.places);
         faults.extend(parsed.faults);
-        let steps: Vec<Option<Box<dyn Step>>> =
+        let steps: Vec<Option<std::sync::Arc<dyn Step>>> =
             task.steps.iter().map(|step| build(step, &types)).collect();
         let graph = StepGraph::of(&task);
         let checked = Checked {
@@ -245,14 +245,14 @@ fn judge(files: &[(&str, &str)]) -> Vec<Diagnostic> {
     faults
 }
 
-fn build(step: &crate::task::StepDecl, types: &Types) -> Option<Box<dyn Step>> {
+fn build(step: &crate::task::StepDecl, types: &Types) -> Option<std::sync::Arc<dyn Step>> {
     let required = types.schema(&step.kind)?.get("required")?.as_array()?;
     let is_whole = required.iter().all(|name| {
         name.as_str()
             .is_some_and(|name| step.fields.contains_key(name))
     });
     let (id, kind, fields) = (step.id.to_string(), step.kind.clone(), step.fields.clone());
-    is_whole.then(|| Box::new(Toy { id, kind, fields }) as Box<dyn Step>)
+    is_whole.then(|| std::sync::Arc::new(Toy { id, kind, fields }) as std::sync::Arc<dyn Step>)
 }
 
 fn shown(faults: &[Diagnostic]) -> String {

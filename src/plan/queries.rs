@@ -109,10 +109,18 @@ pub fn checked(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Vec<
     let mut steps = Vec::with_capacity(task.steps.len());
     for at in graph.steps() {
         let built = built(db, input, setting, at.0);
-        faults.extend(check::refusals(&parsed.places, at, built.refusals.clone()));
-        let step = step(db, input, setting, at.0);
-        let kind = db.registry().find(&step.kind);
-        steps.push(kind.and_then(|kind| (kind.build)(&step.id, &step.fields).ok()));
+        // Fields that do not fit their schema have been told of; the step would say the same again.
+        let told = parsed.faults.iter().any(|fault| {
+            fault.is_error()
+                && fault.labels.iter().any(|label| {
+                    let step = parsed.places.step(at);
+                    step.start <= label.span.start && label.span.end <= step.end
+                })
+        });
+        if !told {
+            faults.extend(check::refusals(&parsed.places, at, built.refusals.clone()));
+        }
+        steps.push(built.step.clone());
     }
     let folder = input.folder(db).folder(db);
     let checked =

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::parse::toml;
 use crate::diagnostic::{Diagnostic, Source};
 use crate::json::Node;
-use crate::step::Determinism;
+use crate::task::Determinism;
 use crate::system::{FileKind, System};
 
 pub use keys::{KEYS, KeyDoc, KeyKind, schema as keys_schema};

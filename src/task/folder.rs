@@ -20,7 +20,7 @@ use crate::json::Value;
 use crate::system::{FileKind, System};
 use entry::Reader;
 
-pub use crate::step::ArtifactKind;
+pub use crate::task::ArtifactKind;
 pub use eval::{Eval, EvalTask};
 pub use locate::{Located, locate};
 

@@ -42,7 +42,7 @@ pub struct Parsed {
 }
 
 /// After one of these, what follows in the file may not be what it seems, so nothing more is said of it.
-const DISORDER: [&str; 14] = [
+const DISORDER: [&str; 16] = [
     "colon-in-array",
     "file-too-large",
     "mismatched-bracket",
@@ -54,6 +54,8 @@ const DISORDER: [&str; 14] = [
     "second-document",
     "too-many-members",
     "too-many-values",
+    "unclosed-object",
+    "unclosed-string",
     "unexpected-character",
     "unfinished",
     "unopened-bracket",

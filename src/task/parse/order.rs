@@ -7,7 +7,7 @@ use super::names::{composed, folded, looks_like, mixes_scripts};
 use super::places::Places;
 use super::step::clip;
 use crate::diagnostic::{Diagnostic, did_you_mean};
-use crate::graph::StepIx;
+use crate::task::StepIx;
 use crate::json::Span;
 use crate::task::{DependsOn, StepDecl, Task};
 

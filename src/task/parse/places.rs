@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::diagnostic::Source;
-use crate::graph::StepIx;
+use crate::task::StepIx;
 use crate::json::{Node, NodeKind, Span};
 
 /// The positions of a task in its file.

@@ -90,7 +90,14 @@ pub(super) fn read(
     };
     let known = types.schema(kind);
     let (common, own) = split(node, members, known);
-    faults.extend(schema::check(&common, &COMMON, faults.source(), &shown));
+    if !are_plain(&common) {
+        let members = common.into_iter().cloned().collect();
+        let common = Node {
+            span: node.span,
+            kind: NodeKind::Object(members),
+        };
+        faults.extend(schema::check(&common, &COMMON, faults.source(), &shown));
+    }
     read_id(node, id, faults);
     if let Some(known) = known {
         let at = format!("{shown} ({kind})");
@@ -116,7 +123,7 @@ pub(super) fn read(
 }
 
 /// Parts the members that every step has from those of the type; a misspelt name goes where it was meant to be.
-fn split(node: &Node, members: &[Member], known: Option<&Value>) -> (Node, Node) {
+fn split<'n>(node: &Node, members: &'n [Member], known: Option<&Value>) -> (Vec<&'n Member>, Node) {
     let properties = known
         .and_then(|schema| schema.get("properties"))
         .and_then(Value::as_object);
@@ -135,16 +142,36 @@ fn split(node: &Node, members: &[Member], known: Option<&Value>) -> (Node, Node)
                     .is_some_and(|name| COMMON_FIELDS.contains(&name) && node.get(name).is_none())
         };
         if is_common {
-            common.push(member.clone())
+            common.push(member)
         } else {
             own.push(member.clone())
         }
     }
-    let object = |members| Node {
+    let own = Node {
         span: node.span,
-        kind: NodeKind::Object(members),
+        kind: NodeKind::Object(own),
     };
-    (object(common), object(own))
+    (common, own)
+}
+
+/// Returns whether these members fit [`COMMON`] beyond doubt, as those of nearly all steps do.
+fn are_plain(members: &[&Member]) -> bool {
+    let has = |key: &str| members.iter().any(|member| member.key == key);
+    has("id") && has("type") && members.iter().all(|member| is_plain(member))
+}
+
+fn is_plain(member: &Member) -> bool {
+    match (&*member.key, &member.value.kind) {
+        ("id" | "type", NodeKind::String(_)) | ("fail_task_on_error", NodeKind::Bool(_)) => true,
+        ("depends_on", NodeKind::Array(entries)) => {
+            entries.iter().all(|entry| match entry.as_object() {
+                Some([edge]) => edge.key == "task_step_id" && edge.value.as_str().is_some(),
+                Some(_) => false,
+                None => entry.as_str().is_some(),
+            })
+        }
+        _ => false,
+    }
 }
 
 fn read_id(node: &Node, id: &str, faults: &mut Faults<'_>) {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::diagnostic::concise::concise;
-use crate::graph::StepIx;
+use crate::task::StepIx;
 use crate::json::{Map, json};
 use crate::task::{DependsOn, OnError};
 

@@ -19,6 +19,7 @@ pub(crate) fn parse(source: &Source) -> (Node, Vec<Diagnostic>) {
     let mut reader = Reader {
         faults: Faults::new(source),
         bom,
+        broken: Vec::new(),
     };
     let whole = Span::new(bom, source.text.len());
     if let Some(span) = long_key(&source.text) {
@@ -81,6 +82,8 @@ pub(crate) fn check(node: &Node, keys: &Value, source: &Source, at: &str) -> Vec
 struct Reader<'a> {
     faults: Faults<'a>,
     bom: usize,
+    /// Where the text is not TOML.
+    broken: Vec<Span>,
 }
 
 impl Reader<'_> {
@@ -91,6 +94,7 @@ impl Reader<'_> {
     fn syntax(&mut self, error: &toml::de::Error) {
         let span = self.span(error.span().unwrap_or(0..0));
         let message = error.message();
+        self.broken.push(span);
         self.faults
             .error(span, |source| match message.contains("duplicate key") {
                 true => {
@@ -128,11 +132,14 @@ impl Reader<'_> {
 
     fn node(&mut self, value: &DeValue<'_>, range: std::ops::Range<usize>, depth: usize) -> Node {
         let span = self.span(range);
+        let is_broken = |broken: &Span| span.start <= broken.start && broken.end <= span.end;
         let kind = match value {
             DeValue::Array(_) | DeValue::Table(_) if depth >= MAX_DEPTH => {
                 let headline = format!("tables and arrays are nested more than {MAX_DEPTH} deep");
                 self.bad("nesting-too-deep", span, headline, "flatten them")
             }
+            // What was made of text that is not TOML is not what its author wrote.
+            _ if !value.is_table() && self.broken.iter().any(is_broken) => NodeKind::Bad,
             DeValue::String(text) => NodeKind::String(text.clone().into_owned()),
             DeValue::Boolean(value) => NodeKind::Bool(*value),
             DeValue::Integer(number) => {
@@ -258,7 +265,7 @@ mod tests {
         check(
             "a = nan\nb = 99999999999999999999\nc = 2020-01-01\na = 2\nd = \n[e]\n[e]\nf = 1\n",
             expect![[r#"
-                {"a":null,"b":null,"c":null,"d":"","e":{"f":1}}
+                {"a":null,"b":null,"c":null,"d":null,"e":{"f":1}}
                 t.toml:1:5: error[number-not-finite]: number `nan` is not finite
                 t.toml:2:5: error[number-out-of-range]: a whole number does not fit in 64 bits
                 t.toml:3:5: error[wrong-type]: `2020-01-01` is a date, which no setting takes

@@ -10,7 +10,6 @@ mod scalar;
 mod tests;
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
@@ -59,7 +58,14 @@ enum Part<'a> {
 /// The properties that a schema, or the branches of it that were taken, declare.
 #[derive(Default)]
 struct Known<'a> {
-    names: BTreeSet<&'a str>,
+    names: Vec<&'a str>,
+}
+
+impl Known<'_> {
+    /// Returns whether a property is declared. They are few, so a list is looked through.
+    fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|known| *known == name)
+    }
 }
 
 impl<'a> Checker<'a> {
@@ -210,7 +216,7 @@ impl<'a> Checker<'a> {
     fn unknown_fields(&mut self, members: &'a [Member], known: &Known<'_>) {
         for member in members
             .iter()
-            .filter(|member| !is_comment(&member.key) && !known.names.contains(&*member.key))
+            .filter(|member| !is_comment(&member.key) && !known.has(&member.key))
         {
             let fault = Diagnostic::error(
                 "unknown-field",
@@ -298,7 +304,7 @@ impl<'a> Checker<'a> {
 
 /// Returns the known name that an unknown key probably stands for, if no other member has it.
 fn meant<'k>(key: &str, known: &Known<'k>, members: &[Member]) -> Option<&'k str> {
-    if known.names.contains(key) || is_comment(key) {
+    if known.has(key) || is_comment(key) {
         return None;
     }
     nearest(

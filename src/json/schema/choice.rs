@@ -152,7 +152,7 @@ impl<'a> Checker<'a> {
         let mut known = self.all_known(branches);
         let members = node.as_object().expect("bug: only objects are tagged");
         let misspelt = members.iter().find(|member| {
-            nearest(&member.key, [tag]).is_some() && !known.names.contains(&*member.key)
+            nearest(&member.key, [tag]).is_some() && !known.has(&member.key)
         });
         let fault = Diagnostic::error(
             "missing-field",

@@ -193,10 +193,16 @@ pub fn groups(graph: &StepGraph, touches: &[Vec<(ResourceId, Touch)>]) -> Vec<Gr
         let mut parent: Vec<usize> = (0..steps.len()).collect();
         // For each step, the first one with which it conflicts.
         let mut reach: Vec<usize> = (0..steps.len()).collect();
+        let mut mutators: Vec<usize> = Vec::new();
         for (at, &(step, mutates)) in steps.iter().enumerate() {
-            for (before, &(other, other_mutates)) in steps[..at].iter().enumerate().rev() {
+            // Two that only look never conflict.
+            let all = if mutates { at } else { 0 };
+            let looks = if mutates { 0 } else { mutators.len() };
+            let befores = (0..all).rev().chain(mutators[..looks].iter().rev().copied());
+            for before in befores {
+                let other = steps[before].0;
                 let ordered = graph.is_ancestor(other, step);
-                if !ordered && (mutates || other_mutates) {
+                if !ordered {
                     join(&mut parent, before, at);
                     reach[at] = before;
                 }
@@ -204,6 +210,9 @@ pub fn groups(graph: &StepGraph, touches: &[Vec<(ResourceId, Touch)>]) -> Vec<Gr
                 if ordered && graph.prefix[other.at()] == other.0 {
                     break;
                 }
+            }
+            if mutates {
+                mutators.push(at);
             }
         }
         let mut end = steps.len();

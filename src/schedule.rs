@@ -5,6 +5,7 @@
 
 mod demand;
 mod groups;
+mod phase;
 mod pool;
 mod resources;
 mod retry;
@@ -13,7 +14,8 @@ mod world;
 
 pub use demand::{Forecast, Forecasted, forecast};
 pub use pool::Pool;
-pub use state::{Done, Phase, Scheduler, TaskEnd};
+pub use phase::{Done, Phase, TaskEnd};
+pub use state::Scheduler;
 
 use std::sync::Arc;
 

@@ -123,11 +123,11 @@ impl fmt::Display for DirtyReason {
             }
             DirtyReason::Changed { name, .. } => write!(f, "{name} changed"),
             DirtyReason::Dropped => f.write_str("its kept result was dropped"),
+            DirtyReason::ReadChanged { read: ReadKey::Group(resource), .. } => {
+                write!(f, "a step that changes {resource} at the same time is another")
+            }
             DirtyReason::ReadChanged { read, old: None, .. } => write!(f, "{read} is there now"),
             DirtyReason::ReadChanged { read, new: None, .. } => write!(f, "{read} is gone"),
-            DirtyReason::ReadChanged { read: ReadKey::Group(resource), .. } => {
-                write!(f, "a step that changes {resource} at the same time changed")
-            }
             DirtyReason::ReadChanged { read, .. } => write!(f, "{read} changed"),
             DirtyReason::StateLost { resource, needed_by } => {
                 write!(f, "the state of {resource} after it was lost, and `{needed_by}` needs it")

@@ -123,10 +123,9 @@ mod tests {
     use super::*;
 
     fn action(reads: &[&[&str]]) -> Digest {
-        let reads = reads.iter().map(|path| Read {
-            key: ReadKey::Lookup(Lookup::metadata(path)),
-            digest: None,
-        });
+        let reads = reads
+            .iter()
+            .map(|path| Read { key: ReadKey::Lookup(Lookup::metadata(path)), digest: None });
         Trace {
             fingerprint: Digest::of_bytes(b"step"),
             manifest: Manifest::default(),

@@ -237,9 +237,8 @@ fn demand_up(
     world: &World,
     lost: &mut HashMap<StepIx, DirtyReason>,
 ) -> HashMap<StepIx, Vec<Need>> {
-    let runs = |step: StepIx| {
-        matches!(steps[step.at()], Forecasted::Dirty(_) | Forecasted::Waits { .. })
-    };
+    let runs =
+        |step: StepIx| matches!(steps[step.at()], Forecasted::Dirty(_) | Forecasted::Waits { .. });
     let mut mutators: HashMap<&ResourceId, Vec<StepIx>> = HashMap::new();
     for step in plan.graph.steps().filter(|step| runs(*step)) {
         for (resource, touch) in &plan.steps[step.at()].touches {
@@ -273,7 +272,9 @@ fn demand_up(
             };
             let need = Need { resource: resource.clone(), version, how };
             needs.entry(step).or_default().push(need);
-            let Some(maker) = made_by.filter(|_| how == Provision::Rerun) else { continue };
+            let Some(maker) = made_by.filter(|_| how == Provision::Rerun) else {
+                continue;
+            };
             let reason = DirtyReason::StateLost {
                 resource: resource.clone(),
                 needed_by: plan.steps[step.at()].id.clone(),

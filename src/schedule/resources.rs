@@ -8,12 +8,12 @@
 //! A window is *spoiled* when a step that may have changed the state in it is undone: nobody else may enter, whoever has
 //! not started in it is called back, and the state that it leaves is no version that any step asks for.
 
-use super::state::{Phase, Scheduler};
-use super::{Command, Done, Need};
-use crate::digest::Digester;
+use super::phase::{Done, Phase};
+use super::state::Scheduler;
+use super::{Command, Need};
 use crate::event::StepEvent;
 use crate::graph::StepIx;
-use crate::rebuild::{DirtyReason, Read, ReadKey, Verdict};
+use crate::rebuild::{DirtyReason, Read, ReadKey};
 use crate::resource::{Effect, Provision, ResourceId, Touch, Version};
 use crate::step::StepError;
 use std::collections::BTreeSet;
@@ -74,7 +74,7 @@ enum Maker {
     Group(usize),
 }
 
-fn changes(touch: Touch) -> bool {
+pub(super) fn changes(touch: Touch) -> bool {
     matches!(touch, Touch::Mutates | Touch::MayMutate)
 }
 
@@ -108,8 +108,7 @@ impl Scheduler<'_> {
                 Provision::Reuse
             } else if matches!(version, Version::Created(_)) {
                 Provision::Create
-            } else if !self.lost_versions.contains(&version)
-                && self.snapshots.can_restore(&version)
+            } else if !self.lost_versions.contains(&version) && self.snapshots.can_restore(&version)
             {
                 Provision::Restore
             } else {
@@ -209,7 +208,9 @@ impl Scheduler<'_> {
         let found = run.at_start.clone();
         for Found { resource, window: id, .. } in found {
             let touch = self.plan.touch(step, &resource).unwrap_or(Touch::Observes);
-            let Some(live) = self.live.get_mut(&resource) else { continue };
+            let Some(live) = self.live.get_mut(&resource) else {
+                continue;
+            };
             let Some(window) = live.window.as_mut().filter(|window| window.id == id) else {
                 continue;
             };
@@ -245,8 +246,12 @@ impl Scheduler<'_> {
 
     /// Takes in the state of a resource that nobody uses any more.
     pub(super) fn settled(&mut self, resource: &ResourceId, version: Version, changed: bool) {
-        let Some(live) = self.live.get_mut(resource) else { return };
-        let Some(window) = live.window.take_if(|window| window.settling) else { return };
+        let Some(live) = self.live.get_mut(resource) else {
+            return;
+        };
+        let Some(window) = live.window.take_if(|window| window.settling) else {
+            return;
+        };
         self.open_windows -= 1;
         self.woken.extend(live.held.drain(..));
         if changed {
@@ -320,7 +325,7 @@ impl Scheduler<'_> {
         }
     }
 
-    fn add_to_output(&mut self, step: StepIx, effect: &Effect) {
+    pub(super) fn add_to_output(&mut self, step: StepIx, effect: &Effect) {
         if let Some(output) = &mut self.steps[step.at()].output {
             let output = Arc::make_mut(output);
             output.effects.retain(|other| other.resource != effect.resource);
@@ -351,99 +356,6 @@ impl Scheduler<'_> {
             }
         }
         reads
-    }
-
-    /// Verifies a step, together with what its groups came to so far; `None` where it must first wait for members that hit
-    /// with a trace of another run.
-    pub(super) fn group_verdict(&mut self, step: StepIx) -> Option<Verdict> {
-        let plan = self.plan.clone();
-        let Some(cluster) = self.world.groups.cluster_of(step) else {
-            return Some(self.world.verify(&plan, step, None));
-        };
-        let groups = self.world.groups.clone();
-        let verdict = self.world.verify(&plan, step, self.pins[cluster]);
-        if let Some(other) = self.cluster_dirty[cluster] {
-            return Some(match self.world.verify(&plan, step, None) {
-                Verdict::Hit(_) => Verdict::Dirty(vec![groups.reason(&plan, step, other)]),
-                dirty => dirty,
-            });
-        }
-        match &verdict {
-            Verdict::Hit(trace) => {
-                self.pins[cluster] = trace.group_run();
-                return Some(verdict);
-            }
-            Verdict::Dirty(_) if self.pins[cluster].is_none() => return Some(verdict),
-            Verdict::Dirty(_) => {}
-        }
-        let members = groups.clusters()[cluster].members.iter().copied();
-        let hit: Vec<StepIx> =
-            members.filter(|&member| self.phase(member) == &Phase::Done(Done::Hit)).collect();
-        let Some(run) = self.world.common_run(&plan, step, &hit) else {
-            let alone = self.world.verify(&plan, step, None);
-            let other = hit.first().copied().filter(|_| matches!(alone, Verdict::Hit(_)));
-            let reason = other.map(|other| groups.reason(&plan, step, other));
-            return Some(reason.map_or(alone, |reason| Verdict::Dirty(vec![reason])));
-        };
-        self.pins[cluster] = Some(run);
-        self.send_back(hit.into_iter().map(|member| (member, None)).collect());
-        self.is_ready(step).then(|| self.world.verify(&plan, step, Some(run)))
-    }
-
-    /// A member of a cluster must run, so members whose kept results stood in must run too; returns whether the step can
-    /// still start now.
-    pub(super) fn recall_group(&mut self, step: StepIx) -> bool {
-        let plan = self.plan.clone();
-        let groups = self.world.groups.clone();
-        let Some(cluster) = groups.cluster_of(step) else { return true };
-        if self.cluster_dirty[cluster].is_some() {
-            return true;
-        }
-        self.cluster_dirty[cluster] = Some(step);
-        let members = groups.clusters()[cluster].members.iter().copied();
-        let hit = members.filter(|&member| self.phase(member) == &Phase::Done(Done::Hit));
-        let recalled = hit.map(|member| (member, Some(groups.reason(&plan, member, step))));
-        let recalled = recalled.collect();
-        self.send_back(recalled);
-        self.is_ready(step)
-    }
-
-    /// Keeps the results of a cluster, with the states that its groups left.
-    pub(super) fn store_cluster(&mut self, cluster: usize) {
-        let plan = self.plan.clone();
-        let groups = self.world.groups.clone();
-        let cluster = &groups.clusters()[cluster];
-        for &at in &cluster.groups {
-            let Some(now) = self.world.group_now(at) else { continue };
-            let group = &plan.groups[at];
-            let effect = Effect { resource: group.resource.clone(), after: now };
-            for &member in &group.members {
-                if plan.touch(member, &group.resource).is_some_and(changes) {
-                    self.world.add_effect(member, &effect);
-                    self.add_to_output(member, &effect);
-                }
-            }
-        }
-        let runs = || cluster.members.iter().map(|member| &self.steps[member.at()]);
-        let unfit = runs().find_map(|run| run.unfit.clone());
-        let supersedes = runs().any(|run| run.supersedes);
-        for &member in &cluster.members {
-            let run = &mut self.steps[member.at()];
-            run.supersedes = supersedes;
-            run.unfit.clone_from(&unfit);
-            if let Some(output) = run.output.clone() {
-                self.world.outputs.insert(member, output);
-            }
-        }
-        let mut digester = Digester::new("group run");
-        for &member in &cluster.members {
-            digester.digest(&plan.steps[member.at()].key.fingerprint);
-            digester.maybe(self.steps[member.at()].output.as_ref().map(|o| o.digest()).as_ref());
-        }
-        let run = digester.finish();
-        for &member in &cluster.members {
-            self.store(member, Some(run));
-        }
     }
 
     /// A version cannot be had any more: the steps that made it run again.
@@ -485,8 +397,10 @@ impl Scheduler<'_> {
             );
             self.fail_unstarted(step, why);
         } else {
-            let run_again = |step: &StepIx| self.planned(*step).live.is_none() && !self.is_left_out(*step);
-            let back = makers.into_iter().filter(run_again).map(|maker| (maker, Some(reason.clone())));
+            let run_again =
+                |step: &StepIx| self.planned(*step).live.is_none() && !self.is_left_out(*step);
+            let back =
+                makers.into_iter().filter(run_again).map(|maker| (maker, Some(reason.clone())));
             let mut back: Vec<(StepIx, Option<DirtyReason>)> = back.collect();
             // A member of its own group that lost the state starts over with the others.
             back.retain(|(maker, _)| *maker != step);
@@ -520,7 +434,8 @@ impl Scheduler<'_> {
                 for &at in &cluster.groups {
                     self.world.set_group_now(at, None);
                 }
-                let first = cluster.members.iter().find(|member| span.binary_search(member).is_ok());
+                let first =
+                    cluster.members.iter().find(|member| span.binary_search(member).is_ok());
                 let Some(&first) = first else { continue };
                 for &member in cluster.members.iter().filter(|member| started(member)) {
                     if span.binary_search(&member).is_err() {
@@ -597,7 +512,9 @@ impl Scheduler<'_> {
     /// Spoils a window if it is still open: calls back those who have not started in it.
     fn spoil(&mut self, resource: &ResourceId, id: u64) {
         let live = self.live.get_mut(resource);
-        let Some(window) = live.and_then(|live| live.window.as_mut()) else { return };
+        let Some(window) = live.and_then(|live| live.window.as_mut()) else {
+            return;
+        };
         if window.id != id || std::mem::replace(&mut window.spoiled, true) {
             return;
         }
@@ -622,7 +539,9 @@ impl Scheduler<'_> {
 
     /// Ends a live thing, as soon as nobody uses it.
     pub(super) fn retire(&mut self, resource: &ResourceId) -> bool {
-        let Some(live) = self.live.get_mut(resource) else { return false };
+        let Some(live) = self.live.get_mut(resource) else {
+            return false;
+        };
         if !live.exists || live.ending {
             return false;
         }

@@ -5,7 +5,8 @@
 //! the version that its ancestors left. Steps outside the span go on running and keep their outputs. A retry is refused
 //! only where it would be wrong: a step outside the span changed, while the span ran, a resource that the span changed too.
 
-use super::state::{Done, Failure, Phase, Scheduler, TaskEnd};
+use super::phase::{Done, Phase, TaskEnd};
+use super::state::{Failure, Scheduler};
 use super::{Command, Retry, StepPart};
 use crate::context::{Entry, Place};
 use crate::event::StepEvent;
@@ -13,19 +14,13 @@ use crate::graph::StepIx;
 use crate::json::{Value, json};
 use crate::rebuild::DirtyReason;
 use crate::resource::{ResourceId, Touch, Version};
-use std::collections::BTreeSet;
 use crate::step::StepError;
 use crate::task::OnError;
+use std::collections::BTreeSet;
 
 impl Scheduler<'_> {
     /// Takes in that a step failed: retry, else tolerate, else fail the task.
-    pub(super) fn failed(
-        &mut self,
-        step: StepIx,
-        error: StepError,
-        started_us: i64,
-        took_us: u64,
-    ) {
+    pub(super) fn failed(&mut self, step: StepIx, error: StepError, started_us: i64, took_us: u64) {
         let fatal = self.on_error(step) == OnError::FailTask;
         self.failures.push(Failure {
             step,
@@ -134,18 +129,22 @@ impl Scheduler<'_> {
             let group = &self.plan.groups[at];
             let started = |step: &&StepIx| self.steps[step.at()].started > 0;
             let is_inside = |step: &&StepIx| span.binary_search(step).is_ok();
+            // Where none ran outside the span, the group starts over from whatever its ancestors leave this time.
+            if !group.members.iter().filter(started).any(|step| !is_inside(&step)) {
+                self.world.set_group_now(at, None);
+                continue;
+            }
             let first = group
                 .members
                 .iter()
-                .filter(started)
                 .filter(is_inside)
+                .filter(|step| self.has_changed(**step, &group.resource))
                 .min_by_key(|step| self.steps[step.at()].started);
+            // Where none inside changed anything, the state is that of those outside.
             let Some(first) = first else { continue };
-            // Where none ran outside the span, the group starts over from whatever its ancestors leave this time.
-            let any_outside = group.members.iter().filter(started).any(|step| !is_inside(&step));
             let found = self.steps[first.at()].at_start.iter();
             let found: Option<Version> = found
-                .filter(|found| any_outside && found.resource == group.resource)
+                .filter(|found| found.resource == group.resource)
                 .map(|found| found.version)
                 .next();
             self.world.set_group_now(at, found);

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::groups::Groups;
+use super::phase::{Done, Phase, TaskEnd, is_moving};
 use super::resources::{Found, Live};
 use super::world::World;
 use super::{Command, Ended, Input, PlannedStep, Snapshots, StepPart, TaskPlan};
@@ -16,55 +17,6 @@ use crate::rebuild::{DirtyReason, Log, MadeBy, Read, ReadKey, Trace, Verdict};
 use crate::resource::{ResourceId, Touch, Version};
 use crate::step::{Determinism, StepError};
 use crate::task::OnError;
-
-/// Where a step is. A step moves through these in order, except that a retry sets it back to waiting.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Phase {
-    /// It waits for the steps that it depends on.
-    Waiting,
-    /// It must run, and a resource that it needs is in use at another version.
-    Held(Vec<DirtyReason>),
-    /// It waits for a slot.
-    Queued,
-    /// It runs.
-    Running,
-    /// It ended; the state of a resource that it touched is not taken yet.
-    Settling,
-    /// It was called back and has not stopped yet.
-    Aborting,
-    /// It waits for its turn in a retry.
-    Asleep,
-    /// It is over.
-    Done(Done),
-}
-
-/// How a step is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Done {
-    /// A kept result stood in.
-    Hit,
-    /// It ran well.
-    Ran,
-    /// It only provides a live thing.
-    Deferred,
-    /// It failed, and its task goes on.
-    Tolerated,
-    /// It failed, and its task with it.
-    Failed,
-    /// It never started.
-    Skipped,
-}
-
-/// How a task is over.
-#[derive(Clone, Debug, PartialEq)]
-pub enum TaskEnd {
-    /// No step failed for good.
-    Well,
-    /// A step failed.
-    Failed,
-    /// The user stopped it.
-    Cancelled,
-}
 
 /// What is kept of a step while the task runs.
 #[derive(Clone, Debug)]
@@ -141,13 +93,6 @@ pub struct Scheduler<'s> {
     unfinished: usize,
     moving: usize,
     finished: bool,
-}
-
-fn is_moving(phase: &Phase) -> bool {
-    matches!(
-        phase,
-        Phase::Queued | Phase::Running | Phase::Settling | Phase::Aborting | Phase::Asleep
-    )
 }
 
 impl<'s> Scheduler<'s> {
@@ -566,7 +511,9 @@ impl<'s> Scheduler<'s> {
             self.release(step, Done::Tolerated);
             return;
         }
-        let Some(output) = run.output.clone() else { return };
+        let Some(output) = run.output.clone() else {
+            return;
+        };
         let took_us = run.took_us;
         let kept = self.planned(step).candidates.iter().chain(&self.planned(step).previous);
         let digest = output.digest();
@@ -598,7 +545,9 @@ impl<'s> Scheduler<'s> {
             self.tell(step, StepEvent::NotStored { why });
             return;
         }
-        let Some(output) = run.output.clone() else { return };
+        let Some(output) = run.output.clone() else {
+            return;
+        };
         let mut reads = run.reads.clone();
         reads.extend(self.state_reads(step));
         if group_run.is_some() {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::TaskPlan;
 use super::groups::Groups;
 use crate::context::{Lookup, Output, Outputs};
-use crate::graph::StepIx;
 use crate::digest::Digest;
-use crate::rebuild::{self, Present, Question, ReadKey, Trace, Verdict};
+use crate::graph::StepIx;
+use crate::rebuild::{self, DirtyReason, Present, Question, ReadKey, Trace, Verdict};
 use crate::resource::{Effect, ResourceId, ResourceKind, Version};
 
 /// The outputs and effects of the steps that are done.
@@ -141,12 +141,10 @@ impl World {
         let planned = &plan.steps[step.at()];
         match run {
             None => match self.fresh.get(&step) {
-                Some(fresh) => {
-                    match self.verify_against(plan, step, std::slice::from_ref(fresh)) {
-                        Verdict::Dirty(_) => self.verify_against(plan, step, &planned.candidates),
-                        hit => hit,
-                    }
-                }
+                Some(fresh) => match self.verify_against(plan, step, std::slice::from_ref(fresh)) {
+                    Verdict::Dirty(_) => self.verify_against(plan, step, &planned.candidates),
+                    hit => hit,
+                },
                 None => self.verify_against(plan, step, &planned.candidates),
             },
             Some(_) => {
@@ -173,10 +171,31 @@ impl World {
         if let Some(reason) = &planned.forced {
             return Verdict::Dirty(vec![reason.clone()]);
         }
+        // A result from when the step was not in a group says nothing of what the group leaves.
+        let mut alone = None;
+        let mut in_groups = Vec::new();
+        for trace in candidates.iter().filter(|_| !self.groups.of_step(step).is_empty()) {
+            let is_read = |at: &&usize| {
+                let key = ReadKey::Group(plan.groups[**at].resource.clone());
+                trace.reads.iter().any(|read| read.key == key)
+            };
+            match self.groups.of_step(step).iter().find(|at| !is_read(at)) {
+                None => in_groups.push(trace.clone()),
+                Some(at) => alone = Some(*at),
+            }
+        }
+        if let (Some(at), true) = (alone, in_groups.is_empty()) {
+            return Verdict::Dirty(vec![DirtyReason::ReadChanged {
+                read: ReadKey::Group(plan.groups[at].resource.clone()),
+                old: None,
+                new: Some(self.groups.digest(at)),
+                by: None,
+            }]);
+        }
         let question = Question {
             key: &planned.key,
             determinism: planned.determinism,
-            candidates,
+            candidates: if alone.is_some() { &in_groups } else { candidates },
             previous: planned.previous.as_ref(),
         };
         rebuild::verify(question, &mut |read| self.present(plan, step, read))

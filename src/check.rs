@@ -9,6 +9,7 @@ mod names;
 mod observer;
 mod reach;
 mod retry;
+mod teardown;
 
 use std::sync::Arc;
 
@@ -53,6 +54,7 @@ pub const RULES: &[Rule] = &[
     retry::TARGET,
     retry::CONFLICT,
     observer::RULE,
+    teardown::RULE,
 ];
 
 /// The most faults of one rule in one task; the others are counted.

@@ -5,9 +5,12 @@
 
 mod executor;
 mod live;
+mod result;
 mod store;
+mod telling;
 
 pub use live::{LiveSettings, Provisioner};
+pub use result::scores;
 pub use store::{FAILURE, Store, TRACE, Verdicts};
 
 use std::collections::{HashMap, VecDeque};
@@ -17,14 +20,14 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
-use crate::context::{Output, Outputs, Place};
+use crate::context::Outputs;
 use crate::event::{Outcome, RunEvent, Score, StepEvent, Tally};
 use crate::graph::StepIx;
 use crate::record::Redactor;
-use crate::rebuild::{DirtyReason, Log, MadeBy, Read};
+use crate::rebuild::{DirtyReason, Log};
 use crate::resource::ResourceId;
 use crate::schedule::{
-    Command, Done, Ended, Input, Need, Phase, Pool, Scheduler, TaskEnd, TaskPlan,
+    Command, Ended, Input, Need, Phase, Pool, Scheduler, TaskPlan,
 };
 use crate::step::{Content, Step, StepError};
 use crate::system::{Stamp, System};
@@ -112,6 +115,7 @@ pub enum Told {
 }
 
 enum Message {
+    Started { task: usize, step: StepIx },
     Ended { task: usize, step: StepIx, ended: Ended, started_us: i64, took_us: u64, log: Log, unfit: Option<String> },
     Provisioned { task: usize, step: StepIx, need: Need },
     Settled { task: usize, resource: ResourceId, settled: live::Settled },
@@ -185,7 +189,7 @@ impl<'a> Dispatcher<'a> {
                 } else {
                     active.insert(at, task);
                 }
-                self.start_steps(&mut active, &mut results, &mut pool, &send).await;
+                self.start_steps(&mut active, &mut pool, &send);
             }
             if active.is_empty() && waiting.is_empty() {
                 break;
@@ -252,6 +256,9 @@ impl<'a> Dispatcher<'a> {
                     self.tell_step(running, step, what);
                 }
             }
+            Message::Started { task, step } => {
+                self.feed(task, Input::Started(step), active, results, pool, send).await;
+            }
             Message::Ended { task, step, ended, started_us, took_us, log, unfit } => {
                 pool.done();
                 if let Some(running) = active.get_mut(&task) {
@@ -273,7 +280,7 @@ impl<'a> Dispatcher<'a> {
                 }
                 let input = Input::Ended { step, ended, started_us, took_us };
                 self.feed(task, input, active, results, pool, send).await;
-                self.start_steps(active, results, pool, send).await;
+                self.start_steps(active, pool, send);
             }
             Message::Settled { task, resource, settled } => {
                 let input = Input::Settled {
@@ -324,14 +331,13 @@ impl<'a> Dispatcher<'a> {
         if ended && let Some(task) = active.remove(&at) {
             results[at] = Some(self.finish(at, task).await);
         }
-        Box::pin(self.start_steps(active, results, pool, send)).await;
+        self.start_steps(active, pool, send);
     }
 
     /// Starts queued steps while there are slots.
-    async fn start_steps(
+    fn start_steps(
         &mut self,
         active: &mut HashMap<usize, Active<'a>>,
-        results: &mut [Option<TaskResult>],
         pool: &mut Pool<(usize, StepIx)>,
         send: &mpsc::UnboundedSender<Message>,
     ) {
@@ -345,11 +351,6 @@ impl<'a> Dispatcher<'a> {
                 continue;
             };
             self.spawn(at, task, step, needs, send);
-            let commands = task.scheduler.on(Input::Started(step));
-            let ended = self.carry_out(at, task, commands, pool, send);
-            if ended && let Some(task) = active.remove(&at) {
-                results[at] = Some(self.finish(at, task).await);
-            }
         }
     }
 
@@ -382,7 +383,14 @@ impl<'a> Dispatcher<'a> {
                 // The dispatcher is gone only when the process ends.
                 let _ = send.send(message);
             };
-            let told = |need| report(Message::Provisioned { task: at, step, need });
+            let told = |moment| {
+                report(match moment {
+                    executor::Moment::Provisioned(need) => {
+                        Message::Provisioned { task: at, step, need }
+                    }
+                    executor::Moment::Started => Message::Started { task: at, step },
+                });
+            };
             let finished = run.run(&told).await;
             report(Message::Ended {
                 task: at,
@@ -453,210 +461,6 @@ impl<'a> Dispatcher<'a> {
             }
         }
         over
-    }
-
-    fn count(&mut self, task: &mut Active<'a>, step: StepIx, what: &StepEvent) {
-        let tally = &mut task.tally;
-        match what {
-            StepEvent::Hit { took_us, .. } => {
-                tally.hit += 1;
-                tally.saved_us += took_us;
-                task.worth.insert(step, *took_us);
-                let trace = task.job.plan.steps[step.at()]
-                    .candidates
-                    .iter()
-                    .find(|trace| {
-                        let output = task.scheduler.outputs().get(step);
-                        output.is_some_and(|output| Arc::ptr_eq(&output, &trace.output))
-                    })
-                    .cloned();
-                if let Some(trace) = trace {
-                    if let Some(place) = self.store.place_of(&trace) {
-                        task.places.insert(step, place);
-                        task.blobs.extend(store::blobs_of(&trace.output, &trace.log));
-                    }
-                    self.tell_log(task, step, &trace.log);
-                }
-            }
-            StepEvent::Started { .. } => tally.ran += 1,
-            StepEvent::Finished { took_us, .. } => {
-                task.worth.insert(step, *took_us);
-            }
-            StepEvent::Deferred => tally.deferred += 1,
-            StepEvent::Failed { .. } => tally.failed += 1,
-            StepEvent::Skipped => tally.skipped += 1,
-            StepEvent::RolledBack { .. } => {
-                task.places.remove(&step);
-            }
-            _ => {}
-        }
-    }
-
-    fn tell_step(&mut self, task: &Active<'a>, step: StepIx, what: StepEvent) {
-        let planned = &task.job.plan.steps[step.at()];
-        (self.tell)(Told::Event(RunEvent::Step {
-            task: task.job.shown.clone(),
-            step: planned.id.clone(),
-            kind: planned.kind,
-            what,
-        }));
-    }
-
-    fn tell_log(&mut self, task: &Active<'a>, step: StepIx, log: &Log) {
-        if log.inline.is_empty() && log.stored.is_none() {
-            return;
-        }
-        (self.tell)(Told::Log {
-            task: task.job.shown.clone(),
-            step: task.job.plan.steps[step.at()].id.to_string(),
-            log: log.clone(),
-        });
-    }
-
-    fn keep(
-        &mut self,
-        task: &mut Active<'a>,
-        step: StepIx,
-        output: Arc<Output>,
-        reads: Vec<Read>,
-        supersedes: bool,
-    ) {
-        let planned = &task.job.plan.steps[step.at()];
-        let changed = task.job.contents[step.at()].iter().find_map(|content| {
-            content.files.iter().find(|file| !self.is_unchanged(&task.job, file)).map(|file| {
-                format!("`{}` of artifact `{}` changed while it ran", file.path, content.name)
-            })
-        });
-        if let Some(why) = changed.or_else(|| task.unfit.get(&step).cloned()) {
-            self.tell_step(task, step, StepEvent::NotStored { why });
-            return;
-        }
-        let (log, started_us, took_us) = task.logs.get(&step).cloned().unwrap_or_default();
-        let made = MadeBy {
-            run: self.settings.run.clone(),
-            step: format!("{}/{}", task.job.plan.name, planned.id),
-            started_us,
-            took_us,
-        };
-        let blobs = store::blobs_of(&output, &log);
-        match self.store.keep(planned, output, reads, made, log, supersedes) {
-            Ok(stored) => {
-                if let Some(place) = stored.place {
-                    task.places.insert(step, place);
-                    task.blobs.extend(blobs);
-                }
-                if let Some(text) = stored.notice {
-                    (self.tell)(Told::Event(RunEvent::Notice { text }));
-                }
-            }
-            Err(why) => self.tell_step(task, step, StepEvent::NotStored { why }),
-        }
-    }
-
-    fn is_unchanged(&self, job: &TaskJob, file: &crate::step::ContentFile) -> bool {
-        let planned = job.stamps.get(&file.source);
-        let now = self.system.metadata(&file.source).map(|metadata| metadata.stamp).ok();
-        if planned.is_some() && planned == now.as_ref() {
-            return true;
-        }
-        let mut stream = crate::digest::Stream::new();
-        let read = self.system.stream(&file.source, &mut |bytes| stream.update(bytes));
-        read.is_ok() && stream.finish() == file.digest
-    }
-
-    fn never_started(&mut self, job: &TaskJob) -> TaskResult {
-        let skipped = job.plan.steps.len() as u64;
-        let result = TaskResult {
-            shown: job.shown.clone(),
-            outcome: Outcome::Cancelled,
-            scores: Vec::new(),
-            failure: None,
-            tally: Tally { skipped, ..Tally::default() },
-            outputs: Outputs::new(job.plan.steps.len(), job.plan.initial.clone()),
-            phases: vec![Phase::Done(Done::Skipped); job.plan.steps.len()],
-            kept: None,
-            worth_us: 0,
-            blobs: Vec::new(),
-        };
-        self.tell_result(&result, 0);
-        result
-    }
-
-    async fn finish(&mut self, at: usize, task: Active<'a>) -> TaskResult {
-        if let Err(text) = self.provisioner.end_task(at).await {
-            (self.tell)(Told::Event(RunEvent::Notice { text }));
-        }
-        self.result(task, None)
-    }
-
-    fn result(&mut self, task: Active<'a>, outcome: Option<Outcome>) -> TaskResult {
-        let took_us = self.system.now_us().saturating_sub(task.began_us).max(0) as u64;
-        let (end, failure) = task.scheduler.end();
-        let scores = scores(&task.job.plan, task.scheduler.outputs());
-        let outcome = outcome.unwrap_or_else(|| outcome_of(&end, &scores));
-        let phases: Vec<Phase> =
-            task.job.plan.graph.steps().map(|step| task.scheduler.phase(step).clone()).collect();
-        let kept = task
-            .job
-            .plan
-            .graph
-            .steps()
-            .filter(|step| task.job.plan.steps[step.at()].live.is_none())
-            .map(|step| task.places.get(&step).copied())
-            .collect();
-        let mut outputs = task.scheduler.outputs().clone();
-        outputs.append(task.scheduler.entries());
-        let result = TaskResult {
-            shown: task.job.shown.clone(),
-            outcome,
-            scores,
-            failure,
-            tally: task.tally,
-            outputs,
-            phases,
-            kept,
-            worth_us: task.worth.values().sum(),
-            blobs: task.blobs,
-        };
-        self.tell_result(&result, took_us);
-        result
-    }
-
-    fn tell_result(&mut self, result: &TaskResult, took_us: u64) {
-        (self.tell)(Told::Event(RunEvent::TaskFinished {
-            task: result.shown.clone(),
-            outcome: result.outcome,
-            scores: result.scores.clone(),
-            failure: result.failure.clone(),
-            tally: result.tally,
-            took_us,
-        }));
-    }
-}
-
-/// Returns the scores that verifications hold, in list order.
-pub fn scores(plan: &TaskPlan, outputs: &Outputs) -> Vec<Score> {
-    let mut scores = Vec::new();
-    for (step, output) in outputs.all() {
-        for entry in &output.entries {
-            let Place::Set(path) = &entry.place else { continue };
-            let [first, _] = &path[..] else { continue };
-            let score = entry.value.get("score").and_then(serde_json::Value::as_f64);
-            if let (true, Some(score)) = (first == "verifications", score) {
-                scores.push(Score { name: plan.steps[step.at()].id.to_string(), score });
-            }
-        }
-    }
-    scores
-}
-
-fn outcome_of(end: &TaskEnd, scores: &[Score]) -> Outcome {
-    match end {
-        TaskEnd::Cancelled => Outcome::Cancelled,
-        TaskEnd::Failed => Outcome::Failed,
-        TaskEnd::Well if scores.is_empty() => Outcome::Unscored,
-        TaskEnd::Well if scores.iter().all(|score| score.score >= 1.0) => Outcome::Passed,
-        TaskEnd::Well => Outcome::ScoredBelowOne,
     }
 }
 

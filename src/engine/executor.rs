@@ -43,6 +43,14 @@ pub(super) struct StepRun {
     pub(super) aborted: watch::Receiver<bool>,
 }
 
+/// Something that happens before a step ends.
+pub(super) enum Moment {
+    /// A need was brought to its state.
+    Provisioned(Need),
+    /// Its world stands, and it starts.
+    Started,
+}
+
 /// How it went.
 pub(super) struct Finished {
     pub(super) ended: Ended,
@@ -54,8 +62,8 @@ pub(super) struct Finished {
 }
 
 impl StepRun {
-    /// Runs the step; `told` hears of each need that was brought to its state.
-    pub(super) async fn run(mut self, told: &(dyn Fn(Need) + Sync)) -> Finished {
+    /// Runs the step; `told` hears of what happens before it ends.
+    pub(super) async fn run(mut self, told: &(dyn Fn(Moment) + Sync)) -> Finished {
         let started_us = self.system.now_us();
         let mut sandboxes = HashMap::new();
         let mut lost = None;
@@ -63,7 +71,7 @@ impl StepRun {
             match self.provisioner.provide(self.task, &self.job.plan, self.step, need).await {
                 Ok(sandbox) => {
                     sandboxes.insert(need.resource.name.clone(), sandbox);
-                    told(need.clone());
+                    told(Moment::Provisioned(need.clone()));
                 }
                 Err(ProvisionError::Lost) => lost = Some(Ended::Lost(need.resource.clone())),
                 Err(ProvisionError::Failed(why)) => lost = Some(Ended::Failed(StepError::new(why))),
@@ -83,6 +91,9 @@ impl StepRun {
             store: self.store.share(),
             scratch: self.provisioner.scratch(self.task, self.step),
         };
+        if !*self.aborted.borrow() {
+            told(Moment::Started);
+        }
         // The clock of the step starts when its world stands.
         let started_us = self.system.now_us();
         let ended = self.run_in(&world).await;

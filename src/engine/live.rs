@@ -12,7 +12,7 @@ use super::store::{blob_of, version_of};
 use crate::context::Place;
 use crate::graph::StepIx;
 use crate::provider::local::{LocalSandbox, LocalSandboxes, SandboxSpec, Wanted};
-use crate::resource::{Provision, ResourceId, ResourceKind, Version};
+use crate::resource::{ResourceId, ResourceKind, Version};
 use crate::schedule::{Need, TaskPlan};
 use crate::step::sandbox::Sandbox;
 
@@ -128,8 +128,9 @@ impl Provisioner {
         }
         let slot = self.slot(task, &need.resource);
         let mut slot = slot.lock().await;
+        // Whoever comes first into a window brings the version, whatever rung it was told; the others find it.
         if let Some(live) = slot.as_ref()
-            && (live.version == need.version || need.how == Provision::Reuse)
+            && live.version == need.version
         {
             return Ok(live.sandbox.clone());
         }

@@ -89,6 +89,8 @@ pub fn fingerprint(
     }
     if determinism == Determinism::Sampled {
         manifest.value("sample", &ingredients.sample.into());
+        // Two steps alike in everything are two samples all the same.
+        manifest.value("sample of", &Value::String(id.to_owned()));
     }
     Key::of(manifest, task, id)
 }

@@ -219,7 +219,7 @@ impl Scheduler<'_> {
                 "step_type": planned.kind,
                 "error": failure.error.message,
                 "error_type": failure.error.kind,
-                "started_at_utc": crate::system::timestamp(failure.started_us),
+                "started_at_utc": (failure.started_us != 0).then(|| crate::system::timestamp(failure.started_us)),
                 "duration_seconds": failure.took_us as f64 / 1e6,
                 "is_fatal": failure.fatal,
             });

@@ -345,7 +345,7 @@ impl Session {
                     plan::hash_content(self.system.as_ref(), &mut self.memo, found).map_err(
                         |(path, error)| {
                             let text = format!("`{path}` cannot be read: {error}");
-                            SessionError::Faults(vec![Diagnostic::error("unreadable-file", text)])
+                            SessionError::Faults(vec![Diagnostic::error("unreadable", text)])
                         },
                     )?;
                 self.set_content(unit.folder, &found.name, content.clone());

@@ -183,6 +183,9 @@ impl Session {
                 let text = format!("results of this run may not survive a power cut: {why}");
                 tell(Told::Event(RunEvent::Notice { text }));
             }
+            if let Some(text) = self.collect_garbage() {
+                tell(Told::Event(RunEvent::Notice { text }));
+            }
             if options.keep && !cancelled {
                 let up = runtime.block_on(provisioner.left_up());
                 left_up.extend(up.iter().map(|one| {
@@ -200,6 +203,18 @@ impl Session {
         tell(Told::Event(RunEvent::RunFinished { cancelled, tally, took_us }));
         self.write_kept();
         Ok(RunSummary { run, tasks, tally, cancelled, warnings, left_up, held })
+    }
+
+    /// Keeps the cache below its limits, when it is time and nobody else uses it.
+    fn collect_garbage(&self) -> Option<String> {
+        let cache = self.cache.as_ref().filter(|cache| cache.is_gc_due())?;
+        let options =
+            aebuild_cache::GcOptions { wait: std::time::Duration::ZERO, is_dry_run: false };
+        match cache.gc(options) {
+            // Others who use the cache now will come by here too.
+            Ok(_) | Err(aebuild_cache::UpkeepError::Busy { .. }) => None,
+            Err(error) => Some(format!("the cache could not be cleaned up: {error}")),
+        }
     }
 
     fn engine_settings(&self, run: &str, options: &RunOptions) -> EngineSettings {

@@ -175,12 +175,20 @@ impl Manifest {
             Value::String(text) => cut(text),
             other => cut(&other.to_string()),
         };
-        self.parts.push(Part { name: name.into(), digest: Digest::of_value(value), shown });
+        self.parts.push(Part {
+            name: name.into(),
+            digest: Digest::of_value(value),
+            shown,
+        });
     }
 
     /// Adds a part that is a digest of something larger.
     pub fn digest(&mut self, name: impl Into<String>, digest: Digest) {
-        self.parts.push(Part { name: name.into(), digest, shown: digest.short() });
+        self.parts.push(Part {
+            name: name.into(),
+            digest,
+            shown: digest.short(),
+        });
     }
 
     /// Adds a part whose value must not be shown, such as that of an environment variable.

@@ -23,12 +23,10 @@ use tokio::sync::{mpsc, watch};
 use crate::context::Outputs;
 use crate::event::{Outcome, RunEvent, Score, StepEvent, Tally};
 use crate::graph::StepIx;
-use crate::record::Redactor;
 use crate::rebuild::{DirtyReason, Log};
+use crate::record::Redactor;
 use crate::resource::ResourceId;
-use crate::schedule::{
-    Command, Ended, Input, Need, Phase, Pool, Scheduler, TaskPlan,
-};
+use crate::schedule::{Command, Ended, Input, Need, Phase, Pool, Scheduler, TaskPlan};
 use crate::step::{Content, Step, StepError};
 use crate::system::{Stamp, System};
 
@@ -115,11 +113,33 @@ pub enum Told {
 }
 
 enum Message {
-    Started { task: usize, step: StepIx },
-    Ended { task: usize, step: StepIx, ended: Ended, started_us: i64, took_us: u64, log: Log, unfit: Option<String> },
-    Provisioned { task: usize, step: StepIx, need: Need },
-    Settled { task: usize, resource: ResourceId, settled: live::Settled },
-    Woke { task: usize, step: StepIx },
+    Started {
+        task: usize,
+        step: StepIx,
+    },
+    Ended {
+        task: usize,
+        step: StepIx,
+        ended: Ended,
+        started_us: i64,
+        took_us: u64,
+        log: Log,
+        unfit: Option<String>,
+    },
+    Provisioned {
+        task: usize,
+        step: StepIx,
+        need: Need,
+    },
+    Settled {
+        task: usize,
+        resource: ResourceId,
+        settled: live::Settled,
+    },
+    Woke {
+        task: usize,
+        step: StepIx,
+    },
     Notice(String),
 }
 
@@ -157,7 +177,14 @@ impl<'a> Dispatcher<'a> {
         tell: &'a mut dyn FnMut(Told),
     ) -> Self {
         let redactor = Arc::new(Redactor::new(settings.secrets.iter().map(String::as_str)));
-        Dispatcher { system, store, provisioner, settings, redactor, tell }
+        Dispatcher {
+            system,
+            store,
+            provisioner,
+            settings,
+            redactor,
+            tell,
+        }
     }
 
     /// Runs the tasks; `wish` changes when the user wants to stop.
@@ -176,7 +203,9 @@ impl<'a> Dispatcher<'a> {
         let mut stopping = false;
         loop {
             while active.len() < self.settings.task_jobs.max(1) {
-                let Some((at, job)) = waiting.pop_front() else { break };
+                let Some((at, job)) = waiting.pop_front() else {
+                    break;
+                };
                 if stopping {
                     results[at] = Some(self.never_started(&job));
                     continue;
@@ -232,9 +261,11 @@ impl<'a> Dispatcher<'a> {
                 }
                 message = receive.recv() => message.expect("bug: the dispatcher holds a sender"),
             };
-            self.take_in(message, &mut active, &mut results, &mut pool, &send).await;
+            self.take_in(message, &mut active, &mut results, &mut pool, &send)
+                .await;
             while let Ok(message) = receive.try_recv() {
-                self.take_in(message, &mut active, &mut results, &mut pool, &send).await;
+                self.take_in(message, &mut active, &mut results, &mut pool, &send)
+                    .await;
             }
         }
         results.into_iter().flatten().collect()
@@ -252,14 +283,26 @@ impl<'a> Dispatcher<'a> {
             Message::Notice(text) => (self.tell)(Told::Event(RunEvent::Notice { text })),
             Message::Provisioned { task, step, need } => {
                 if let Some(running) = active.get_mut(&task) {
-                    let what = StepEvent::Provisioned { resource: need.resource, how: need.how };
+                    let what = StepEvent::Provisioned {
+                        resource: need.resource,
+                        how: need.how,
+                    };
                     self.tell_step(running, step, what);
                 }
             }
             Message::Started { task, step } => {
-                self.feed(task, Input::Started(step), active, results, pool, send).await;
+                self.feed(task, Input::Started(step), active, results, pool, send)
+                    .await;
             }
-            Message::Ended { task, step, ended, started_us, took_us, log, unfit } => {
+            Message::Ended {
+                task,
+                step,
+                ended,
+                started_us,
+                took_us,
+                log,
+                unfit,
+            } => {
                 pool.done();
                 if let Some(running) = active.get_mut(&task) {
                     running.aborts.remove(&step);
@@ -278,11 +321,20 @@ impl<'a> Dispatcher<'a> {
                         );
                     }
                 }
-                let input = Input::Ended { step, ended, started_us, took_us };
+                let input = Input::Ended {
+                    step,
+                    ended,
+                    started_us,
+                    took_us,
+                };
                 self.feed(task, input, active, results, pool, send).await;
                 self.start_steps(active, pool, send);
             }
-            Message::Settled { task, resource, settled } => {
+            Message::Settled {
+                task,
+                resource,
+                settled,
+            } => {
                 let input = Input::Settled {
                     resource,
                     version: settled.version,
@@ -291,7 +343,8 @@ impl<'a> Dispatcher<'a> {
                 self.feed(task, input, active, results, pool, send).await;
             }
             Message::Woke { task, step } => {
-                self.feed(task, Input::Woke(step), active, results, pool, send).await;
+                self.feed(task, Input::Woke(step), active, results, pool, send)
+                    .await;
             }
         }
     }
@@ -325,7 +378,9 @@ impl<'a> Dispatcher<'a> {
         pool: &mut Pool<(usize, StepIx)>,
         send: &mpsc::UnboundedSender<Message>,
     ) {
-        let Some(task) = active.get_mut(&at) else { return };
+        let Some(task) = active.get_mut(&at) else {
+            return;
+        };
         let commands = task.scheduler.on(input);
         let ended = self.carry_out(at, task, commands, pool, send);
         if ended && let Some(task) = active.remove(&at) {
@@ -385,9 +440,11 @@ impl<'a> Dispatcher<'a> {
             };
             let told = |moment| {
                 report(match moment {
-                    executor::Moment::Provisioned(need) => {
-                        Message::Provisioned { task: at, step, need }
-                    }
+                    executor::Moment::Provisioned(need) => Message::Provisioned {
+                        task: at,
+                        step,
+                        need,
+                    },
                     executor::Moment::Started => Message::Started { task: at, step },
                 });
             };
@@ -424,8 +481,12 @@ impl<'a> Dispatcher<'a> {
                 Command::Abort(step) => {
                     if pool.call_back(|item| *item == (at, step)).is_some() {
                         task.queued.remove(&step);
-                        let input =
-                            Input::Ended { step, ended: Ended::Aborted, started_us: 0, took_us: 0 };
+                        let input = Input::Ended {
+                            step,
+                            ended: Ended::Aborted,
+                            started_us: 0,
+                            took_us: 0,
+                        };
                         queue.extend(task.scheduler.on(input));
                     } else if let Some(abort) = task.aborts.get(&step) {
                         abort.send_replace(true);
@@ -439,10 +500,19 @@ impl<'a> Dispatcher<'a> {
                         if let Some(notice) = settled.notice.clone() {
                             let _ = send.send(Message::Notice(notice));
                         }
-                        let _ = send.send(Message::Settled { task: at, resource, settled });
+                        let _ = send.send(Message::Settled {
+                            task: at,
+                            resource,
+                            settled,
+                        });
                     });
                 }
-                Command::Store { step, output, reads, supersedes } => {
+                Command::Store {
+                    step,
+                    output,
+                    reads,
+                    supersedes,
+                } => {
                     self.keep(task, step, output, reads, supersedes);
                 }
                 Command::Retire(resource) => self.provisioner.retire(at, &resource),

@@ -36,9 +36,11 @@ impl StepGraph {
         for (at, step) in task.steps.iter().enumerate() {
             edges.push(match &step.depends_on {
                 DependsOn::Earlier => Edges::Earlier,
-                DependsOn::Steps(ids) => {
-                    Edges::Steps(ids.iter().filter_map(|id| position.get(id).copied()).collect())
-                }
+                DependsOn::Steps(ids) => Edges::Steps(
+                    ids.iter()
+                        .filter_map(|id| position.get(id).copied())
+                        .collect(),
+                ),
             });
             position.entry(&step.id).or_insert(StepIx(at as u32));
         }
@@ -185,7 +187,10 @@ pub fn groups(graph: &StepGraph, touches: &[Vec<(ResourceId, Touch)>]) -> Vec<Gr
     for (at, touched) in touches.iter().enumerate() {
         for (resource, touch) in touched {
             let mutates = matches!(touch, Touch::Mutates | Touch::Creates | Touch::Retires);
-            by_resource.entry(resource).or_default().push((StepIx(at as u32), mutates));
+            by_resource
+                .entry(resource)
+                .or_default()
+                .push((StepIx(at as u32), mutates));
         }
     }
     let mut groups = Vec::new();
@@ -198,7 +203,9 @@ pub fn groups(graph: &StepGraph, touches: &[Vec<(ResourceId, Touch)>]) -> Vec<Gr
             // Two that only look never conflict.
             let all = if mutates { at } else { 0 };
             let looks = if mutates { 0 } else { mutators.len() };
-            let befores = (0..all).rev().chain(mutators[..looks].iter().rev().copied());
+            let befores = (0..all)
+                .rev()
+                .chain(mutators[..looks].iter().rev().copied());
             for before in befores {
                 let other = steps[before].0;
                 let ordered = graph.is_ancestor(other, step);
@@ -236,7 +243,10 @@ pub fn groups(graph: &StepGraph, touches: &[Vec<(ResourceId, Touch)>]) -> Vec<Gr
             }
         }
         for members in members.into_values().filter(|members| members.len() > 1) {
-            groups.push(Group { resource: resource.clone(), members });
+            groups.push(Group {
+                resource: resource.clone(),
+                members,
+            });
         }
     }
     groups.sort_by(|a, b| (&a.members, &a.resource).cmp(&(&b.members, &b.resource)));
@@ -265,7 +275,10 @@ fn close_over_paths(
     }
     loop {
         // How far back and forth each group goes by paths, over other groups.
-        let groups: Vec<usize> = stretch.clone().map(|at| root(parent, at) - stretch.start).collect();
+        let groups: Vec<usize> = stretch
+            .clone()
+            .map(|at| root(parent, at) - stretch.start)
+            .collect();
         let mut below = vec![vec![false; len]; len];
         for before in 0..len {
             for at in before + 1..len {
@@ -331,7 +344,10 @@ mod tests {
                 .map(|(at, edges)| match edges {
                     None => Edges::Earlier,
                     Some(list) => Edges::Steps(
-                        list.into_iter().filter(|&s| (s as usize) < at).map(StepIx).collect(),
+                        list.into_iter()
+                            .filter(|&s| (s as usize) < at)
+                            .map(StepIx)
+                            .collect(),
                     ),
                 })
                 .collect()
@@ -399,22 +415,34 @@ mod tests {
 
     #[test]
     fn a_step_between_two_members_of_a_group_is_a_member() {
-        let graph = StepGraph::from_edges(vec![
-            steps(&[]),
-            steps(&[]),
-            steps(&[1]),
-            steps(&[2]),
-        ]);
-        let touches: Vec<_> = [Touch::Observes, Touch::Mutates, Touch::Observes, Touch::Mutates]
-            .map(|touch| vec![(ResourceId::sandbox("box"), touch)])
-            .into();
+        let graph = StepGraph::from_edges(vec![steps(&[]), steps(&[]), steps(&[1]), steps(&[2])]);
+        let touches: Vec<_> = [
+            Touch::Observes,
+            Touch::Mutates,
+            Touch::Observes,
+            Touch::Mutates,
+        ]
+        .map(|touch| vec![(ResourceId::sandbox("box"), touch)])
+        .into();
         let members: Vec<StepIx> = graph.steps().collect();
-        assert_eq!(groups(&graph, &touches), [Group { resource: ResourceId::sandbox("box"), members }]);
+        assert_eq!(
+            groups(&graph, &touches),
+            [Group {
+                resource: ResourceId::sandbox("box"),
+                members
+            }]
+        );
     }
 
     #[test]
     fn an_explicit_chain_needs_no_search() {
-        let edges = (0..5u32).map(|at| if at == 0 { steps(&[]) } else { steps(&[at - 1]) });
+        let edges = (0..5u32).map(|at| {
+            if at == 0 {
+                steps(&[])
+            } else {
+                steps(&[at - 1])
+            }
+        });
         let graph = StepGraph::from_edges(edges.collect());
         assert_eq!(graph.prefix, [0, 1, 2, 3, 4]);
     }

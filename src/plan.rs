@@ -1,7 +1,9 @@
 //! From files to plans, with salsa: an edit of one task file reads that file alone again.
 //!
 //! Files, contents of artifacts and the setting of a run are inputs; what follows from them are tracked queries. salsa
-//! lives in memory only. Nothing here runs a step, and the engine never sees salsa: what it gets is a [`TaskPlan`].
+//! lives in memory only. Nothing here runs a step, and the engine never sees salsa: what it gets is a [`TaskPlan`](crate::schedule::TaskPlan).
+
+pub use salsa::Setter;
 
 mod contents;
 mod db;

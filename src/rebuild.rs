@@ -53,7 +53,11 @@ pub fn verify(question: Question<'_>, present: &mut dyn FnMut(&ReadKey) -> Prese
     let mut reasons = Vec::new();
     for trace in question.candidates {
         let mut changed = Vec::new();
-        for read in trace.reads.iter().filter(|read| read.key != ReadKey::GroupRun) {
+        for read in trace
+            .reads
+            .iter()
+            .filter(|read| read.key != ReadKey::GroupRun)
+        {
             let (digest, by) = present(&read.key);
             if digest != read.digest {
                 changed.push(DirtyReason::ReadChanged {
@@ -111,7 +115,12 @@ mod tests {
         })
     }
 
-    fn check(key: &Key, candidates: &[Arc<Trace>], now: &[(&str, &str)], expect: expect_test::Expect) {
+    fn check(
+        key: &Key,
+        candidates: &[Arc<Trace>],
+        now: &[(&str, &str)],
+        expect: expect_test::Expect,
+    ) {
         let question = Question {
             key,
             determinism: Determinism::Pure,
@@ -119,9 +128,14 @@ mod tests {
             previous: candidates.first(),
         };
         let verdict = verify(question, &mut |read| {
-            let ReadKey::Lookup(Lookup::Metadata(path)) = read else { return (None, None) };
+            let ReadKey::Lookup(Lookup::Metadata(path)) = read else {
+                return (None, None);
+            };
             let found = now.iter().find(|(name, _)| *name == path[0]);
-            (found.map(|(_, value)| Digest::of_bytes(value.as_bytes())), Some(StepIx(0)))
+            (
+                found.map(|(_, value)| Digest::of_bytes(value.as_bytes())),
+                Some(StepIx(0)),
+            )
         });
         let text = match verdict {
             Verdict::Hit(_) => "hit".to_owned(),
@@ -139,10 +153,30 @@ mod tests {
         use expect_test::expect;
         let key = key("hello");
         let one = trace(&key, &[("a", Some("1")), ("b", None)]);
-        check(&key, &[one.clone()], &[("a", "1")], expect!["hit"]);
-        check(&key, &[one.clone()], &[("a", "2")], expect!["metadata `a` changed"]);
-        check(&key, &[one.clone()], &[("a", "1"), ("b", "1")], expect!["metadata `b` is there now"]);
-        check(&key, &[one.clone()], &[], expect!["metadata `a` is gone"]);
+        check(
+            &key,
+            std::slice::from_ref(&one),
+            &[("a", "1")],
+            expect!["hit"],
+        );
+        check(
+            &key,
+            std::slice::from_ref(&one),
+            &[("a", "2")],
+            expect!["metadata `a` changed"],
+        );
+        check(
+            &key,
+            std::slice::from_ref(&one),
+            &[("a", "1"), ("b", "1")],
+            expect!["metadata `b` is there now"],
+        );
+        check(
+            &key,
+            std::slice::from_ref(&one),
+            &[],
+            expect!["metadata `a` is gone"],
+        );
         let two = trace(&key, &[("a", Some("2"))]);
         check(&key, &[one, two], &[("a", "2")], expect!["hit"]);
         check(&key, &[], &[], expect!["never run"]);

@@ -29,7 +29,10 @@ pub struct ResourceId {
 impl ResourceId {
     /// Returns the id of a sandbox.
     pub fn sandbox(name: &str) -> Self {
-        ResourceId { kind: ResourceKind::Sandbox, name: name.to_owned() }
+        ResourceId {
+            kind: ResourceKind::Sandbox,
+            name: name.to_owned(),
+        }
     }
 }
 

@@ -13,8 +13,8 @@ mod state;
 mod world;
 
 pub use demand::{Forecast, Forecasted, forecast};
-pub use pool::Pool;
 pub use phase::{Done, Phase, TaskEnd};
+pub use pool::Pool;
 pub use state::Scheduler;
 
 use std::sync::Arc;
@@ -104,9 +104,9 @@ pub struct Retry {
 impl TaskPlan {
     /// Returns the group of a step on a resource.
     pub fn group_of(&self, step: StepIx, resource: &ResourceId) -> Option<&Group> {
-        self.groups.iter().find(|group| {
-            group.resource == *resource && group.members.binary_search(&step).is_ok()
-        })
+        self.groups
+            .iter()
+            .find(|group| group.resource == *resource && group.members.binary_search(&step).is_ok())
     }
 
     /// Returns the digest of what makes a group the same: the keys of its members in list order.
@@ -121,12 +121,18 @@ impl TaskPlan {
     /// Returns how a step touches a resource.
     pub fn touch(&self, step: StepIx, resource: &ResourceId) -> Option<Touch> {
         let touches = &self.steps[step.at()].touches;
-        touches.iter().find(|(other, _)| other == resource).map(|(_, touch)| *touch)
+        touches
+            .iter()
+            .find(|(other, _)| other == resource)
+            .map(|(_, touch)| *touch)
     }
 
     /// Returns the position of the step with this id.
     pub fn position(&self, id: &str) -> Option<StepIx> {
-        self.steps.iter().position(|step| step.id.as_str() == id).map(|at| StepIx(at as u32))
+        self.steps
+            .iter()
+            .position(|step| step.id.as_str() == id)
+            .map(|at| StepIx(at as u32))
     }
 }
 

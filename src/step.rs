@@ -96,14 +96,21 @@ pub struct StoredFile {
 impl StoredFile {
     /// Returns the URL by which values refer to the file.
     pub fn url(&self) -> String {
-        format!("aebuild:sha256:{}:{}", Digest::from_bytes(self.sha256), self.size)
+        format!(
+            "aebuild:sha256:{}:{}",
+            Digest::from_bytes(self.sha256),
+            self.size
+        )
     }
 
     /// Returns the file that a URL refers to.
     pub fn from_url(url: &str) -> Option<Self> {
         let (digest, size) = url.strip_prefix("aebuild:sha256:")?.split_once(':')?;
         let sha256 = *Digest::from_hex(digest)?.as_bytes();
-        Some(StoredFile { sha256, size: size.parse().ok()? })
+        Some(StoredFile {
+            sha256,
+            size: size.parse().ok()?,
+        })
     }
 }
 
@@ -121,12 +128,20 @@ pub struct StepError {
 impl StepError {
     /// Returns a run-time error.
     pub fn new(message: impl Into<String>) -> Self {
-        StepError { kind: "RuntimeError", message: message.into(), lost: None }
+        StepError {
+            kind: "RuntimeError",
+            message: message.into(),
+            lost: None,
+        }
     }
 
     /// Returns an error of this class.
     pub fn of(kind: &'static str, message: impl Into<String>) -> Self {
-        StepError { kind, message: message.into(), lost: None }
+        StepError {
+            kind,
+            message: message.into(),
+            lost: None,
+        }
     }
 }
 
@@ -207,7 +222,8 @@ impl StepCx<'_> {
 
     /// Adds a line that the step says of itself to its log.
     pub fn note(&self, line: &str) {
-        self.services.log(Stream::Note, format!("{line}\n").as_bytes());
+        self.services
+            .log(Stream::Note, format!("{line}\n").as_bytes());
     }
 }
 
@@ -267,7 +283,12 @@ pub struct Refusal {
 impl Refusal {
     /// Returns a refusal of a field.
     pub fn new(code: &'static str, field: impl Into<String>, headline: impl Into<String>) -> Self {
-        Refusal { code, field: field.into(), headline: headline.into(), help: None }
+        Refusal {
+            code,
+            field: field.into(),
+            headline: headline.into(),
+            help: None,
+        }
     }
 
     /// Adds what to do about it.
@@ -276,6 +297,9 @@ impl Refusal {
         self
     }
 }
+
+/// Builds a step of an id from its fields, or refuses them.
+pub type Build = fn(&StepId, &Map<String, Value>) -> Result<Box<dyn Step>, Vec<Refusal>>;
 
 /// A step type: how steps of it are read and built.
 pub struct StepType {
@@ -288,7 +312,7 @@ pub struct StepType {
     /// Makes the JSON Schema of the fields.
     pub make_schema: fn() -> Value,
     /// Builds a step from fields that fit the schema, or refuses them, all faults at once.
-    pub build: fn(&StepId, &Map<String, Value>) -> Result<Box<dyn Step>, Vec<Refusal>>,
+    pub build: Build,
     /// The reference page: the doc comment of the file.
     pub page: &'static str,
     /// The schema once made.
@@ -304,7 +328,10 @@ impl StepType {
 
 impl fmt::Debug for StepType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StepType").field("name", &self.name).field("version", &self.version).finish()
+        f.debug_struct("StepType")
+            .field("name", &self.name)
+            .field("version", &self.version)
+            .finish()
     }
 }
 
@@ -315,7 +342,10 @@ pub struct Registry(pub &'static [&'static StepType]);
 impl Registry {
     /// Returns the type with this name.
     pub fn find(&self, name: &str) -> Option<&'static StepType> {
-        self.0.iter().copied().find(|step_type| step_type.name == name)
+        self.0
+            .iter()
+            .copied()
+            .find(|step_type| step_type.name == name)
     }
 }
 
@@ -333,7 +363,10 @@ impl crate::task::parse::StepTypes for Registry {
 pub fn schema_of<T: schemars::JsonSchema>() -> Value {
     let settings = schemars::generate::SchemaSettings::draft2020_12()
         .with(|settings| settings.inline_subschemas = true);
-    settings.into_generator().into_root_schema_for::<T>().to_value()
+    settings
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value()
 }
 
 /// Reads the fields struct of a step from fields that fit its schema.
@@ -341,6 +374,10 @@ pub fn read_fields<T: serde::de::DeserializeOwned>(
     fields: &Map<String, Value>,
 ) -> Result<T, Vec<Refusal>> {
     serde_json::from_value(Value::Object(fields.clone())).map_err(|error| {
-        vec![Refusal::new("wrong-type", "", format!("the fields cannot be read: {error}"))]
+        vec![Refusal::new(
+            "wrong-type",
+            "",
+            format!("the fields cannot be read: {error}"),
+        )]
     })
 }

@@ -22,7 +22,7 @@ use fault::{Faults, Op};
 use rustix::fs::OFlags;
 
 /// The most bytes that one write passes to the kernel.
-pub(crate) const CHUNK: usize = 8 << 20;
+pub(crate) const CHUNK: usize = 1 << 20;
 
 /// The file system, or the file system with faults.
 #[derive(Clone, Default)]

@@ -63,13 +63,21 @@ impl Entry {
     /// Returns an entry whose value is all there is to it.
     pub fn data(place: Place, value: Value) -> Self {
         let digest = entry_digest(&place, &Digest::of_value(&value));
-        Entry { place, value: Arc::new(value), digest }
+        Entry {
+            place,
+            value: Arc::new(value),
+            digest,
+        }
     }
 
     /// Returns an entry for a live thing: `identity` says what it is, `value` also how to reach it.
     pub fn live(place: Place, value: Value, identity: &Digest) -> Self {
         let digest = entry_digest(&place, identity);
-        Entry { place, value: Arc::new(value), digest }
+        Entry {
+            place,
+            value: Arc::new(value),
+            digest,
+        }
     }
 }
 
@@ -91,7 +99,10 @@ pub struct Output {
 impl Output {
     /// Returns an output of entries alone.
     pub fn of(entries: Vec<Entry>) -> Self {
-        Output { entries, effects: Vec::new() }
+        Output {
+            entries,
+            effects: Vec::new(),
+        }
     }
 
     /// Returns the digest of what the output means; two runs that agree in it are interchangeable.
@@ -102,7 +113,9 @@ impl Output {
             digester.digest(&entry.digest);
         }
         for effect in &self.effects {
-            digester.text(&effect.resource.to_string()).digest(&effect.after.digest());
+            digester
+                .text(&effect.resource.to_string())
+                .digest(&effect.after.digest());
         }
         digester.finish()
     }

@@ -118,23 +118,37 @@ impl Clone for Outputs {
 impl Outputs {
     /// Returns the outputs of a run of `steps` steps that starts with these entries.
     pub fn new(steps: usize, initial: Vec<Entry>) -> Self {
-        let inner = Inner { by_step: vec![None; steps], writers: HashMap::new() };
-        Outputs { initial: initial.into(), inner: Arc::new(RwLock::new(inner)) }
+        let inner = Inner {
+            by_step: vec![None; steps],
+            writers: HashMap::new(),
+        };
+        Outputs {
+            initial: initial.into(),
+            inner: Arc::new(RwLock::new(inner)),
+        }
     }
 
     /// Returns a handle of the same outputs.
     pub fn share(&self) -> Outputs {
-        Outputs { initial: self.initial.clone(), inner: self.inner.clone() }
+        Outputs {
+            initial: self.initial.clone(),
+            inner: self.inner.clone(),
+        }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
-        self.inner.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.inner
+            .read()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Puts in the output of a step, in place of an earlier one.
     pub fn insert(&mut self, step: StepIx, output: Arc<Output>) {
         self.remove(step);
-        let mut inner = self.inner.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut inner = self
+            .inner
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         for entry in &output.entries {
             let steps = inner.writers.entry(bucket_of(&entry.place)).or_default();
             if let Err(at) = steps.binary_search(&step) {
@@ -146,7 +160,10 @@ impl Outputs {
 
     /// Drops the output of a step.
     pub fn remove(&mut self, step: StepIx) -> Option<Arc<Output>> {
-        let mut inner = self.inner.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut inner = self
+            .inner
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         let output = inner.by_step[step.at()].take()?;
         for entry in &output.entries {
             if let Some(steps) = inner.writers.get_mut(&bucket_of(&entry.place))
@@ -174,7 +191,12 @@ impl Outputs {
         let with_step = |(at, output): (usize, &Option<Arc<Output>>)| {
             output.clone().map(|output| (StepIx(at as u32), output))
         };
-        inner.by_step.iter().enumerate().filter_map(with_step).collect()
+        inner
+            .by_step
+            .iter()
+            .enumerate()
+            .filter_map(with_step)
+            .collect()
     }
 
     /// Adds entries that belong to no step, after all others.
@@ -182,7 +204,10 @@ impl Outputs {
         if entries.is_empty() {
             return;
         }
-        let mut inner = self.inner.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut inner = self
+            .inner
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         inner.by_step.push(Some(Arc::new(Output::of(entries))));
     }
 
@@ -190,10 +215,17 @@ impl Outputs {
     pub fn find(&self, graph: &StepGraph, step: StepIx, lookup: &Lookup) -> Answer {
         let bucket = lookup.bucket();
         let inner = self.read();
-        let steps = inner.writers.get(&bucket).map(Vec::as_slice).unwrap_or_default();
+        let steps = inner
+            .writers
+            .get(&bucket)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         match lookup {
             Lookup::Metadata(path) => {
-                let seen = steps.iter().copied().filter(|&other| graph.is_ancestor(other, step));
+                let seen = steps
+                    .iter()
+                    .copied()
+                    .filter(|&other| graph.is_ancestor(other, step));
                 self.find_metadata(&inner, path, &bucket, seen)
             }
             Lookup::Env(_) | Lookup::Agent(_) | Lookup::Sandbox(_) | Lookup::Prompt(_) => {
@@ -211,8 +243,13 @@ impl Outputs {
         seen: impl Iterator<Item = StepIx>,
     ) -> Answer {
         for step in seen {
-            let entries = inner.by_step[step.at()].iter().flat_map(|output| output.entries.iter());
-            if let Some(entry) = entries.rev().find(|entry| bucket_of(&entry.place) == *bucket) {
+            let entries = inner.by_step[step.at()]
+                .iter()
+                .flat_map(|output| output.entries.iter());
+            if let Some(entry) = entries
+                .rev()
+                .find(|entry| bucket_of(&entry.place) == *bucket)
+            {
                 return Answer {
                     value: Some(entry.value.clone()),
                     digest: Some(entry.digest),
@@ -220,7 +257,11 @@ impl Outputs {
                 };
             }
         }
-        let entry = self.initial.iter().rev().find(|entry| bucket_of(&entry.place) == *bucket);
+        let entry = self
+            .initial
+            .iter()
+            .rev()
+            .find(|entry| bucket_of(&entry.place) == *bucket);
         Answer {
             value: entry.map(|entry| entry.value.clone()),
             digest: entry.map(|entry| entry.digest),
@@ -240,7 +281,9 @@ impl Outputs {
         let mut from = None;
         let mut any = false;
         let mut add = |entry: &Entry| {
-            let Some(at) = entry.place.metadata_path() else { return false };
+            let Some(at) = entry.place.metadata_path() else {
+                return false;
+            };
             let n = at.len().min(path.len());
             if bucket_of(&entry.place) != *bucket || at[..n] != path[..n] {
                 return false;
@@ -254,7 +297,10 @@ impl Outputs {
             add(entry);
         });
         for step in seen {
-            for entry in inner.by_step[step.at()].iter().flat_map(|output| &output.entries) {
+            for entry in inner.by_step[step.at()]
+                .iter()
+                .flat_map(|output| &output.entries)
+            {
                 if add(entry) {
                     from = Some(step);
                 }
@@ -270,14 +316,20 @@ impl Outputs {
                 digest: Some(digester.finish()),
                 from,
             },
-            _ => Answer { value: None, digest: None, from: None },
+            _ => Answer {
+                value: None,
+                digest: None,
+                from: None,
+            },
         }
     }
 }
 
 /// Applies an entry to a `metadata` object.
 pub(super) fn place_metadata(metadata: &mut Value, entry: &Entry) {
-    let Some(path) = entry.place.metadata_path() else { return };
+    let Some(path) = entry.place.metadata_path() else {
+        return;
+    };
     let mut at = metadata;
     for segment in path {
         if !at.is_object() {
@@ -305,7 +357,10 @@ mod tests {
     use crate::json::json;
 
     fn set(path: &[&str], value: Value) -> Entry {
-        Entry::data(Place::Set(path.iter().map(|&s| s.to_owned()).collect()), value)
+        Entry::data(
+            Place::Set(path.iter().map(|&s| s.to_owned()).collect()),
+            value,
+        )
     }
 
     fn outputs(each: Vec<Entry>) -> Outputs {
@@ -328,7 +383,14 @@ mod tests {
         assert_eq!(seen.value.as_deref(), Some(&json!({"a": 1})));
         assert_eq!(seen.from, Some(StepIx(0)));
         let unseen = outputs.find(&graph, StepIx(2), &Lookup::metadata(&["k", "b"]));
-        assert_eq!(unseen, Answer { value: None, digest: None, from: None });
+        assert_eq!(
+            unseen,
+            Answer {
+                value: None,
+                digest: None,
+                from: None
+            }
+        );
     }
 
     #[test]
@@ -337,7 +399,9 @@ mod tests {
         let one = outputs(vec![set(&["k", "a"], json!(1)), set(&["k", "b"], json!(2))]);
         let two = outputs(vec![set(&["k", "a"], json!(1)), set(&["k", "b"], json!(3))]);
         let find = |outputs: &Outputs, path: &[&str]| {
-            outputs.find(&graph, StepIx(2), &Lookup::metadata(path)).digest
+            outputs
+                .find(&graph, StepIx(2), &Lookup::metadata(path))
+                .digest
         };
         assert_eq!(find(&one, &["k", "a"]), find(&two, &["k", "a"]));
         assert_ne!(find(&one, &["k", "b"]), find(&two, &["k", "b"]));
@@ -359,6 +423,11 @@ mod tests {
         let graph = StepGraph::from_edges(vec![Edges::Earlier, Edges::Earlier]);
         let mut outputs = outputs(vec![set(&["k"], json!(1))]);
         outputs.remove(StepIx(0));
-        assert_eq!(outputs.find(&graph, StepIx(1), &Lookup::metadata(&["k"])).value, None);
+        assert_eq!(
+            outputs
+                .find(&graph, StepIx(1), &Lookup::metadata(&["k"]))
+                .value,
+            None
+        );
     }
 }

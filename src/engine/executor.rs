@@ -68,7 +68,11 @@ impl StepRun {
         let mut sandboxes = HashMap::new();
         let mut lost = None;
         for need in &self.needs {
-            match self.provisioner.provide(self.task, &self.job.plan, self.step, need).await {
+            match self
+                .provisioner
+                .provide(self.task, &self.job.plan, self.step, need)
+                .await
+            {
                 Ok(sandbox) => {
                     sandboxes.insert(need.resource.name.clone(), sandbox);
                     told(Moment::Provisioned(need.clone()));
@@ -78,7 +82,13 @@ impl StepRun {
             }
         }
         if let Some(ended) = lost {
-            return Finished { ended, started_us, took_us: 0, log: Log::default(), unfit: None };
+            return Finished {
+                ended,
+                started_us,
+                took_us: 0,
+                log: Log::default(),
+                unfit: None,
+            };
         }
         let world = World {
             job: self.job.clone(),
@@ -114,14 +124,24 @@ impl StepRun {
             other => other,
         };
         let unfit = locked(&world.unfit).take();
-        Finished { ended, started_us, took_us, log, unfit }
+        Finished {
+            ended,
+            started_us,
+            took_us,
+            log,
+            unfit,
+        }
     }
 
     async fn run_in(&mut self, world: &World) -> Ended {
         let planned = &self.job.plan.steps[self.step.at()];
         let step = self.job.steps[self.step.at()].clone();
         let handle = format!("{}/{}", self.job.plan.name, planned.id);
-        let cx = StepCx { step: &planned.id, handle: &handle, services: world };
+        let cx = StepCx {
+            step: &planned.id,
+            handle: &handle,
+            services: world,
+        };
         let run = catch(step.run(cx));
         let limit = self.timeout;
         let timed = async {
@@ -161,7 +181,10 @@ impl StepRun {
 /// Returns whether a value of an output holds a secret, in whatever encoding.
 fn holds_secret(output: &Output, redactor: &Redactor) -> bool {
     !redactor.is_empty()
-        && output.entries.iter().any(|entry| redactor.value(&entry.value) != *entry.value)
+        && output
+            .entries
+            .iter()
+            .any(|entry| redactor.value(&entry.value) != *entry.value)
 }
 
 /// Turns a panic of a step into its failure.
@@ -192,7 +215,9 @@ struct World {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl World {
@@ -204,11 +229,20 @@ impl World {
         let bytes = std::mem::take(&mut *locked(&self.log));
         let bytes = redactor.bytes(&bytes).into_owned();
         if bytes.len() <= INLINE_LOG {
-            return Log { inline: bytes, stored: None };
+            return Log {
+                inline: bytes,
+                stored: None,
+            };
         }
         match self.store.keep_bytes(&bytes) {
-            Ok(stored) => Log { inline: Vec::new(), stored: Some(stored) },
-            Err(_) => Log { inline: bytes, stored: None },
+            Ok(stored) => Log {
+                inline: Vec::new(),
+                stored: Some(stored),
+            },
+            Err(_) => Log {
+                inline: bytes,
+                stored: None,
+            },
         }
     }
 
@@ -226,20 +260,28 @@ impl Services for World {
         let mut reads = locked(&self.reads);
         let key = ReadKey::Lookup(lookup.clone());
         if !reads.iter().any(|read| read.key == key) {
-            reads.push(Read { key, digest: answer.digest });
+            reads.push(Read {
+                key,
+                digest: answer.digest,
+            });
         }
         answer
     }
 
     fn sandbox(&self, name: &str) -> Result<Arc<dyn Sandbox>, StepError> {
         self.sandboxes.get(name).cloned().ok_or_else(|| {
-            StepError::new(format!("sandbox `{name}` is not among what the step said it touches"))
+            StepError::new(format!(
+                "sandbox `{name}` is not among what the step said it touches"
+            ))
         })
     }
 
     fn artifact(&self, name: &str) -> Option<Arc<Content>> {
         let contents = &self.job.contents[self.step.at()];
-        contents.iter().find(|content| content.name == name || content.id == name).cloned()
+        contents
+            .iter()
+            .find(|content| content.name == name || content.id == name)
+            .cloned()
     }
 
     fn keep(&self, bytes: &[u8]) -> Result<StoredFile, StepError> {
@@ -256,7 +298,9 @@ impl Services for World {
 
     fn scratch(&self) -> Result<PathBuf, StepError> {
         crate::system::disk::create_dir_all(&self.scratch).map_err(|error| {
-            StepError::new(format!("no private folder could be made for the step: {error}"))
+            StepError::new(format!(
+                "no private folder could be made for the step: {error}"
+            ))
         })?;
         Ok(self.scratch.clone())
     }
@@ -276,7 +320,10 @@ impl Services for World {
             return;
         }
         log.extend_from_slice(&bytes[..room]);
-        let said = format!("\n[the log is cut here: it is longer than {} MiB]\n", LOG_LIMIT >> 20);
+        let said = format!(
+            "\n[the log is cut here: it is longer than {} MiB]\n",
+            LOG_LIMIT >> 20
+        );
         log.extend_from_slice(said.as_bytes());
     }
 }

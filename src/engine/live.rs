@@ -74,13 +74,20 @@ pub struct Provisioner {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl Provisioner {
     /// Returns a provisioner; nothing is made yet.
     pub fn new(settings: LiveSettings, cache: Option<Cache>) -> Self {
-        Provisioner { settings, cache, sandboxes: OnceCell::new(), slots: Mutex::default() }
+        Provisioner {
+            settings,
+            cache,
+            sandboxes: OnceCell::new(),
+            slots: Mutex::default(),
+        }
     }
 
     /// Returns what the user should be told about how live things are walled off.
@@ -95,7 +102,10 @@ impl Provisioner {
     }
 
     fn slot(&self, task: usize, resource: &ResourceId) -> Slot {
-        locked(&self.slots).entry((task, resource.clone())).or_default().clone()
+        locked(&self.slots)
+            .entry((task, resource.clone()))
+            .or_default()
+            .clone()
     }
 
     async fn sandboxes(&self) -> Result<&LocalSandboxes, ProvisionError> {
@@ -112,7 +122,8 @@ impl Provisioner {
                     .unwrap_or_else(|error| Err(format!("bug: making sandboxes failed: {error}")))
             })
             .await;
-        made.as_ref().map_err(|why| ProvisionError::Failed(why.clone()))
+        made.as_ref()
+            .map_err(|why| ProvisionError::Failed(why.clone()))
     }
 
     /// Brings a sandbox to the version that a step needs.
@@ -124,7 +135,10 @@ impl Provisioner {
         need: &Need,
     ) -> Result<Arc<dyn Sandbox>, ProvisionError> {
         if need.resource.kind != ResourceKind::Sandbox {
-            return Err(ProvisionError::Failed(format!("{} cannot be made here", need.resource)));
+            return Err(ProvisionError::Failed(format!(
+                "{} cannot be made here",
+                need.resource
+            )));
         }
         let slot = self.slot(task, &need.resource);
         let mut slot = slot.lock().await;
@@ -167,15 +181,25 @@ impl Provisioner {
         let passed = self.settings.passed.iter();
         let passed = passed.filter(|(name, _)| !declared.iter().any(|(other, _)| other == name));
         let env_vars = passed.cloned().chain(declared.iter().cloned()).collect();
-        let spec =
-            SandboxSpec { id: format!("{handle}-{task}"), env_vars, ..SandboxSpec::default() };
+        let spec = SandboxSpec {
+            id: format!("{handle}-{task}"),
+            env_vars,
+            ..SandboxSpec::default()
+        };
         let failed = |error: String| ProvisionError::Failed(error);
-        let sandbox = sandboxes.create(spec).map_err(|error| failed(error.to_string()))?;
+        let sandbox = sandboxes
+            .create(spec)
+            .map_err(|error| failed(error.to_string()))?;
         let mut memo = StatMemo::new();
         let tree = Cache::digest_tree(sandbox.state_dir(), &mut memo)
             .map_err(|error| failed(error.to_string()))?;
         let version = version_of(&tree);
-        Ok(LiveSandbox { sandbox, version, tree, memo })
+        Ok(LiveSandbox {
+            sandbox,
+            version,
+            tree,
+            memo,
+        })
     }
 
     async fn restore(
@@ -199,7 +223,7 @@ impl Provisioner {
         live.memo = memo;
         live.tree = tree;
         match restored {
-            Ok(Restored::Done { .. }) => Ok(()),
+            Ok(Restored::Done) => Ok(()),
             Ok(Restored::Miss { .. }) => Err(ProvisionError::Lost),
             Err(error) => Err(ProvisionError::Failed(error.to_string())),
         }
@@ -211,7 +235,11 @@ impl Provisioner {
         let mut slot = slot.lock().await;
         let Some(live) = slot.as_mut() else {
             let version = Version::Created(crate::digest::Digest::of_bytes(b"not live"));
-            return Settled { version, changed: false, notice: None };
+            return Settled {
+                version,
+                changed: false,
+                notice: None,
+            };
         };
         live.sandbox.settled().await;
         let folder = live.sandbox.state_dir().to_path_buf();
@@ -243,16 +271,27 @@ impl Provisioner {
                     live.tree = tree;
                     live.version = version_of(&tree);
                 }
-                Settled { version: live.version, changed, notice }
+                Settled {
+                    version: live.version,
+                    changed,
+                    notice,
+                }
             }
             Err(error) => {
                 // A state that cannot be read is nobody's: what needs it makes the sandbox anew.
                 let text = format!("the state of {resource} cannot be taken: {error}");
                 let mut digester = crate::digest::Digester::new("unknown state");
                 digester.text(&text).number(live.memo.len() as u64);
-                let version = Version::State { tree: digester.finish(), size: 0 };
+                let version = Version::State {
+                    tree: digester.finish(),
+                    size: 0,
+                };
                 live.version = version;
-                Settled { version, changed: true, notice: Some(text) }
+                Settled {
+                    version,
+                    changed: true,
+                    notice: Some(text),
+                }
             }
         }
     }
@@ -278,7 +317,9 @@ impl Provisioner {
         let slots: Vec<Slot> = {
             let mut all = locked(&self.slots);
             let mine: Vec<_> = all.keys().filter(|(of, _)| *of == task).cloned().collect();
-            mine.into_iter().filter_map(|key| all.remove(&key)).collect()
+            mine.into_iter()
+                .filter_map(|key| all.remove(&key))
+                .collect()
         };
         let mut failed = Vec::new();
         for slot in slots {
@@ -288,17 +329,26 @@ impl Provisioner {
                 failed.push(error.to_string());
             }
         }
-        if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+        if failed.is_empty() {
+            Ok(())
+        } else {
+            Err(failed.join("; "))
+        }
     }
 
     /// Returns what is up.
     pub async fn left_up(&self) -> Vec<LeftUp> {
-        let slots: Vec<_> =
-            locked(&self.slots).iter().map(|(key, slot)| (key.1.clone(), slot.clone())).collect();
+        let slots: Vec<_> = locked(&self.slots)
+            .iter()
+            .map(|(key, slot)| (key.1.clone(), slot.clone()))
+            .collect();
         let mut up = Vec::new();
         for (resource, slot) in slots {
             if let Some(live) = slot.lock().await.as_ref() {
-                up.push(LeftUp { resource, folder: live.sandbox.state_dir().to_path_buf() });
+                up.push(LeftUp {
+                    resource,
+                    folder: live.sandbox.state_dir().to_path_buf(),
+                });
             }
         }
         up.sort_by(|a, b| a.resource.cmp(&b.resource));
@@ -310,7 +360,10 @@ impl Provisioner {
         let slots: Vec<Slot> = locked(&self.slots).drain().map(|(_, slot)| slot).collect();
         for slot in slots {
             if let Some(live) = slot.lock().await.take() {
-                live.sandbox.destroy().await.map_err(|error| error.to_string())?;
+                live.sandbox
+                    .destroy()
+                    .await
+                    .map_err(|error| error.to_string())?;
             }
         }
         match self.sandboxes.get() {
@@ -339,12 +392,14 @@ fn definition(
             .entries
             .iter()
             .find(|entry| entry.place == Place::Sandbox(resource.name.clone()))?;
-        plan.graph.is_ancestor(other, step).then(|| (entry.value.clone(), other))
+        plan.graph
+            .is_ancestor(other, step)
+            .then(|| (entry.value.clone(), other))
     });
     let Some((value, maker)) = found else {
         return (format!("local-{}", resource.name), Vec::new());
     };
-    let handle = value.get("sandbox_id").and_then(serde_json::Value::as_str);
+    let handle = value.get("sandbox_id").and_then(crate::json::Value::as_str);
     let fields = &plan.steps[maker.at()].env_vars;
     (handle.unwrap_or("local-sandbox").to_owned(), fields.clone())
 }

@@ -9,11 +9,19 @@ pub fn scores(plan: &TaskPlan, outputs: &Outputs) -> Vec<Score> {
     let mut scores = Vec::new();
     for (step, output) in outputs.all() {
         for entry in &output.entries {
-            let Place::Set(path) = &entry.place else { continue };
+            let Place::Set(path) = &entry.place else {
+                continue;
+            };
             let [first, _] = &path[..] else { continue };
-            let score = entry.value.get("score").and_then(crate::json::Value::as_f64);
+            let score = entry
+                .value
+                .get("score")
+                .and_then(crate::json::Value::as_f64);
             if let (true, Some(score)) = (first == "verifications", score) {
-                scores.push(Score { name: plan.steps[step.at()].id.to_string(), score });
+                scores.push(Score {
+                    name: plan.steps[step.at()].id.to_string(),
+                    score,
+                });
             }
         }
     }

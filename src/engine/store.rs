@@ -52,33 +52,50 @@ pub struct Verdicts {
 pub(super) fn blob_of(version: &Version) -> Option<BlobRef> {
     match version {
         Version::Created(_) => None,
-        Version::State { tree, size } => {
-            Some(BlobRef { id: BlobId::from_bytes(*tree.as_bytes()), size: *size })
-        }
+        Version::State { tree, size } => Some(BlobRef {
+            id: BlobId::from_bytes(*tree.as_bytes()),
+            size: *size,
+        }),
     }
 }
 
 /// Returns the version of a resource whose state is this tree.
 pub(super) fn version_of(tree: &BlobRef) -> Version {
-    Version::State { tree: Digest::from_bytes(*tree.id.as_bytes()), size: tree.size }
+    Version::State {
+        tree: Digest::from_bytes(*tree.id.as_bytes()),
+        size: tree.size,
+    }
 }
 
 fn file_of(blob: BlobRef) -> StoredFile {
-    StoredFile { sha256: *blob.id.as_bytes(), size: blob.size }
+    StoredFile {
+        sha256: *blob.id.as_bytes(),
+        size: blob.size,
+    }
 }
 
 fn blob_of_file(file: &StoredFile) -> BlobRef {
-    BlobRef { id: BlobId::from_bytes(file.sha256), size: file.size }
+    BlobRef {
+        id: BlobId::from_bytes(file.sha256),
+        size: file.size,
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl Store {
     /// Returns a store over a cache; without `reads`, nothing that is kept is used.
     pub fn new(cache: Option<Cache>, reads: bool) -> Self {
-        Store(Arc::new(Inner { cache, reads, places: Mutex::default(), said: Mutex::default() }))
+        Store(Arc::new(Inner {
+            cache,
+            reads,
+            places: Mutex::default(),
+            said: Mutex::default(),
+        }))
     }
 
     /// Returns a handle of the same store.
@@ -102,7 +119,10 @@ impl Store {
             Some(trace) => Some(trace.clone()),
             None => self.previous(key),
         };
-        Verdicts { candidates, previous }
+        Verdicts {
+            candidates,
+            previous,
+        }
     }
 
     /// Returns the newest trace of the step of this name.
@@ -129,8 +149,7 @@ impl Store {
                 return None;
             }
         };
-        locked(&self.0.places)
-            .insert((trace.action(), trace.output.digest()), record.place);
+        locked(&self.0.places).insert((trace.action(), trace.output.digest()), record.place);
         Some(trace)
     }
 
@@ -146,7 +165,9 @@ impl Store {
 
     /// Returns where a trace is kept.
     pub fn place_of(&self, trace: &Trace) -> Option<Place> {
-        locked(&self.0.places).get(&(trace.action(), trace.output.digest())).copied()
+        locked(&self.0.places)
+            .get(&(trace.action(), trace.output.digest()))
+            .copied()
     }
 
     /// Keeps a result.
@@ -159,7 +180,9 @@ impl Store {
         log: Log,
         supersedes: bool,
     ) -> Result<Stored, String> {
-        let Some(cache) = &self.0.cache else { return Ok(Stored::default()) };
+        let Some(cache) = &self.0.cache else {
+            return Ok(Stored::default());
+        };
         let trace = Trace {
             fingerprint: planned.key.fingerprint,
             manifest: planned.key.manifest.clone(),
@@ -182,7 +205,11 @@ impl Store {
                 )
             });
         let blobs = blobs_of(&trace.output, &trace.log);
-        let trees = trace.output.effects.iter().filter_map(|effect| blob_of(&effect.after));
+        let trees = trace
+            .output
+            .effects
+            .iter()
+            .filter_map(|effect| blob_of(&effect.after));
         let record = NewRecord {
             key: *planned.key.fingerprint.as_bytes(),
             action: *action.as_bytes(),
@@ -196,7 +223,10 @@ impl Store {
             trees: trees.collect(),
         };
         let place = cache.append(record).map_err(|error| error.to_string())?;
-        Ok(Stored { place: Some(place), notice })
+        Ok(Stored {
+            place: Some(place),
+            notice,
+        })
     }
 
     /// Keeps that a step failed, as history.
@@ -236,7 +266,10 @@ impl Store {
     /// Keeps bytes.
     pub fn keep_bytes(&self, bytes: &[u8]) -> Result<StoredFile, String> {
         match &self.0.cache {
-            Some(cache) => cache.put_blob(bytes).map(file_of).map_err(|error| error.to_string()),
+            Some(cache) => cache
+                .put_blob(bytes)
+                .map(file_of)
+                .map_err(|error| error.to_string()),
             None => Err("there is no store: `--no-cache` was given".to_owned()),
         }
     }
@@ -244,7 +277,10 @@ impl Store {
     /// Keeps a file.
     pub fn keep_file(&self, file: &Path) -> Result<StoredFile, String> {
         match &self.0.cache {
-            Some(cache) => cache.put_blob_file(file).map(file_of).map_err(|error| error.to_string()),
+            Some(cache) => cache
+                .put_blob_file(file)
+                .map(file_of)
+                .map_err(|error| error.to_string()),
             None => Err("there is no store: `--no-cache` was given".to_owned()),
         }
     }
@@ -252,9 +288,9 @@ impl Store {
     /// Writes a kept file to a path; `false` where the store has lost it.
     pub fn fetch(&self, file: &StoredFile, to: &Path) -> Result<bool, String> {
         match &self.0.cache {
-            Some(cache) => {
-                cache.copy_blob(&blob_of_file(file), to).map_err(|error| error.to_string())
-            }
+            Some(cache) => cache
+                .copy_blob(&blob_of_file(file), to)
+                .map_err(|error| error.to_string()),
             None => Ok(false),
         }
     }

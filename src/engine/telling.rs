@@ -28,7 +28,8 @@ impl<'a> Dispatcher<'a> {
                 if let Some(trace) = trace {
                     if let Some(place) = self.store.place_of(&trace) {
                         task.places.insert(step, place);
-                        task.blobs.extend(store::blobs_of(&trace.output, &trace.log));
+                        task.blobs
+                            .extend(store::blobs_of(&trace.output, &trace.log));
                     }
                     self.tell_log(task, step, &trace.log);
                 }
@@ -78,9 +79,16 @@ impl<'a> Dispatcher<'a> {
     ) {
         let planned = &task.job.plan.steps[step.at()];
         let changed = task.job.contents[step.at()].iter().find_map(|content| {
-            content.files.iter().find(|file| !self.is_unchanged(&task.job, file)).map(|file| {
-                format!("`{}` of artifact `{}` changed while it ran", file.path, content.name)
-            })
+            content
+                .files
+                .iter()
+                .find(|file| !self.is_unchanged(&task.job, file))
+                .map(|file| {
+                    format!(
+                        "`{}` of artifact `{}` changed while it ran",
+                        file.path, content.name
+                    )
+                })
         });
         if let Some(why) = changed.or_else(|| task.unfit.get(&step).cloned()) {
             self.tell_step(task, step, StepEvent::NotStored { why });
@@ -94,7 +102,10 @@ impl<'a> Dispatcher<'a> {
             took_us,
         };
         let blobs = store::blobs_of(&output, &log);
-        match self.store.keep(planned, output, reads, made, log, supersedes) {
+        match self
+            .store
+            .keep(planned, output, reads, made, log, supersedes)
+        {
             Ok(stored) => {
                 if let Some(place) = stored.place {
                     task.places.insert(step, place);
@@ -110,12 +121,18 @@ impl<'a> Dispatcher<'a> {
 
     pub(super) fn is_unchanged(&self, job: &TaskJob, file: &crate::step::ContentFile) -> bool {
         let planned = job.stamps.get(&file.source);
-        let now = self.system.metadata(&file.source).map(|metadata| metadata.stamp).ok();
+        let now = self
+            .system
+            .metadata(&file.source)
+            .map(|metadata| metadata.stamp)
+            .ok();
         if planned.is_some() && planned == now.as_ref() {
             return true;
         }
         let mut stream = crate::digest::Stream::new();
-        let read = self.system.stream(&file.source, &mut |bytes| stream.update(bytes));
+        let read = self
+            .system
+            .stream(&file.source, &mut |bytes| stream.update(bytes));
         read.is_ok() && stream.finish() == file.digest
     }
 
@@ -126,7 +143,10 @@ impl<'a> Dispatcher<'a> {
             outcome: Outcome::Cancelled,
             scores: Vec::new(),
             failure: None,
-            tally: Tally { skipped, ..Tally::default() },
+            tally: Tally {
+                skipped,
+                ..Tally::default()
+            },
             outputs: Outputs::new(job.plan.steps.len(), job.plan.initial.clone()),
             phases: vec![Phase::Done(Done::Skipped); job.plan.steps.len()],
             kept: None,
@@ -149,8 +169,13 @@ impl<'a> Dispatcher<'a> {
         let (end, failure) = task.scheduler.end();
         let scores = result::scores(&task.job.plan, task.scheduler.outputs());
         let outcome = outcome.unwrap_or_else(|| result::outcome_of(&end, &scores));
-        let phases: Vec<Phase> =
-            task.job.plan.graph.steps().map(|step| task.scheduler.phase(step).clone()).collect();
+        let phases: Vec<Phase> = task
+            .job
+            .plan
+            .graph
+            .steps()
+            .map(|step| task.scheduler.phase(step).clone())
+            .collect();
         let kept = task
             .job
             .plan

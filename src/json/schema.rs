@@ -64,7 +64,7 @@ struct Known<'a> {
 impl Known<'_> {
     /// Returns whether a property is declared. They are few, so a list is looked through.
     fn has(&self, name: &str) -> bool {
-        self.names.iter().any(|known| *known == name)
+        self.names.contains(&name)
     }
 }
 

@@ -23,7 +23,10 @@ impl FileMemo {
     /// Returns the memo with these digests.
     pub fn from_known(known: impl IntoIterator<Item = (PathBuf, Stamp, Digest)>) -> Self {
         FileMemo {
-            known: known.into_iter().map(|(path, stamp, digest)| (path, (stamp, digest))).collect(),
+            known: known
+                .into_iter()
+                .map(|(path, stamp, digest)| (path, (stamp, digest)))
+                .collect(),
         }
     }
 

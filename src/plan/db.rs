@@ -33,7 +33,11 @@ impl Database {
                 }
             }
         })));
-        Database { storage, registry, executed }
+        Database {
+            storage,
+            registry,
+            executed,
+        }
     }
 
     /// Runs something and returns the names of the queries that it executed, in order.
@@ -46,7 +50,9 @@ impl Database {
     }
 
     fn log(&self) -> std::sync::MutexGuard<'_, Option<Vec<String>>> {
-        self.executed.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.executed
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 

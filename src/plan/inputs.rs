@@ -1,6 +1,9 @@
 //! What the planner is told: texts of files, folders, contents of artifacts, settings.
 
-#![expect(missing_docs, reason = "salsa makes constructors and setters that carry no documentation")]
+#![expect(
+    missing_docs,
+    reason = "salsa makes constructors and setters that carry no documentation"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -47,7 +47,11 @@ pub struct BuiltStep {
 /// Reads a task file.
 #[salsa::tracked(returns(ref))]
 pub fn parsed(db: &dyn Db, input: TaskInput) -> Arc<Parsed> {
-    Arc::new(parse::parse(input.name(db), input.source(db), &db.registry()))
+    Arc::new(parse::parse(
+        input.name(db),
+        input.source(db),
+        &db.registry(),
+    ))
 }
 
 /// Returns the task with the overrides of the run applied, checked again where they changed it.
@@ -59,7 +63,7 @@ pub fn effective(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Pa
     if applied == parsed.task || !parsed.readable {
         return parsed.clone();
     }
-    let text = serde_json::to_string_pretty(&task_to_json(&applied))
+    let text = crate::json::to_string_pretty(&task_to_json(&applied))
         .expect("bug: a JSON value has a text");
     let source = Source {
         name: format!("{} (seeds and overrides applied)", input.source(db).name),
@@ -91,11 +95,20 @@ pub fn step(db: &dyn Db, input: TaskInput, setting: SettingInput, at: u32) -> Ar
 pub fn built(db: &dyn Db, input: TaskInput, setting: SettingInput, at: u32) -> Arc<BuiltStep> {
     let decl = step(db, input, setting, at);
     let Some(step_type) = db.registry().find(&decl.kind) else {
-        return Arc::new(BuiltStep { step: None, refusals: Vec::new() });
+        return Arc::new(BuiltStep {
+            step: None,
+            refusals: Vec::new(),
+        });
     };
     Arc::new(match (step_type.build)(&decl.id, &decl.fields) {
-        Ok(step) => BuiltStep { step: Some(step.into()), refusals: Vec::new() },
-        Err(refusals) => BuiltStep { step: None, refusals },
+        Ok(step) => BuiltStep {
+            step: Some(step.into()),
+            refusals: Vec::new(),
+        },
+        Err(refusals) => BuiltStep {
+            step: None,
+            refusals,
+        },
     })
 }
 
@@ -123,8 +136,13 @@ pub fn checked(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Vec<
         steps.push(built.step.clone());
     }
     let folder = input.folder(db).folder(db);
-    let checked =
-        Checked { task, places: &parsed.places, graph, steps: &steps, folder: folder.as_ref() };
+    let checked = Checked {
+        task,
+        places: &parsed.places,
+        graph,
+        steps: &steps,
+        folder: folder.as_ref(),
+    };
     faults.extend(check::check(&checked));
     crate::diagnostic::sort(&mut faults);
     Arc::new(faults)
@@ -152,11 +170,23 @@ pub fn fingerprint(db: &dyn Db, input: TaskInput, setting: SettingInput, at: u32
         }
     }
     let tools = step.tools().iter().map(|&tool| {
-        (tool.to_owned(), run.tools.get(tool).cloned().unwrap_or_else(|| "absent".to_owned()))
+        (
+            tool.to_owned(),
+            run.tools
+                .get(tool)
+                .cloned()
+                .unwrap_or_else(|| "absent".to_owned()),
+        )
     });
     let touches_any = !step.touches().is_empty();
     // Commands in a sandbox see every variable that the configuration passes on.
-    let passed = run.config.sandbox.pass_variables.iter().filter(|_| touches_any).cloned();
+    let passed = run
+        .config
+        .sandbox
+        .pass_variables
+        .iter()
+        .filter(|_| touches_any)
+        .cloned();
     let mut names: Vec<String> = step.variables().into_iter().chain(passed).collect();
     names.sort();
     names.dedup();
@@ -195,7 +225,9 @@ pub fn plan(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<TaskPla
     for (at, decl) in task.steps.iter().enumerate() {
         let built = built(db, input, setting, at as u32);
         let Some(step) = &built.step else { continue };
-        let Some(step_type) = db.registry().find(&decl.kind) else { continue };
+        let Some(step_type) = db.registry().find(&decl.kind) else {
+            continue;
+        };
         let key = fingerprint(db, input, setting, at as u32);
         let touched = step.touches();
         touches.push(touched.clone());
@@ -216,7 +248,9 @@ pub fn plan(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<TaskPla
             key: (**key).clone(),
             determinism: determinism(run, name, decl, step.as_ref()),
             touches: touched,
-            live: step.live_output(&handle(&lineage, decl, &run.overrides)).map(Arc::new),
+            live: step
+                .live_output(&handle(&lineage, decl, &run.overrides))
+                .map(Arc::new),
             env_vars: env_vars(&step.fields()),
             on_error: decl.on_error.unwrap_or(step_type.on_error),
             retry,
@@ -245,10 +279,19 @@ fn name_what_is_retired(graph: &StepGraph, steps: &mut [PlannedStep]) {
         let mut entries = Vec::new();
         for (resource, touch) in &steps[at.at()].touches {
             let place = Place::Sandbox(resource.name.clone());
-            let made = (0..at.0).rev().map(StepIx).filter(|other| graph.is_ancestor(*other, at));
-            let found = made.filter_map(|other| steps[other.at()].live.clone()).find_map(|output| {
-                output.entries.iter().find(|entry| entry.place == place).cloned()
-            });
+            let made = (0..at.0)
+                .rev()
+                .map(StepIx)
+                .filter(|other| graph.is_ancestor(*other, at));
+            let found = made
+                .filter_map(|other| steps[other.at()].live.clone())
+                .find_map(|output| {
+                    output
+                        .entries
+                        .iter()
+                        .find(|entry| entry.place == place)
+                        .cloned()
+                });
             if let (Touch::Retires, Some(entry)) = (touch, found)
                 && let Some(id) = entry.value.get("sandbox_id")
             {
@@ -272,7 +315,10 @@ fn lineage_name(db: &dyn Db, input: TaskInput) -> String {
 /// Returns the name by which a live thing of a step goes on this machine: the same in every run.
 fn handle(task: &str, decl: &StepDecl, overrides: &Overrides) -> String {
     let mut digester = Digester::new("handle");
-    digester.text(task).text(decl.id.as_str()).number(overrides.sample.into());
+    digester
+        .text(task)
+        .text(decl.id.as_str())
+        .number(overrides.sample.into());
     for (key, value) in &overrides.seed {
         digester.text(key).text(value);
     }
@@ -290,7 +336,10 @@ fn env_vars(fields: &Value) -> Vec<(String, String)> {
 }
 
 fn determinism(run: &Setting, task: &str, decl: &StepDecl, step: &dyn Step) -> Determinism {
-    let declared = run.config.determinism.of(task, decl.id.as_str(), &decl.kind);
+    let declared = run
+        .config
+        .determinism
+        .of(task, decl.id.as_str(), &decl.kind);
     declared.unwrap_or_else(|| step.determinism())
 }
 
@@ -304,7 +353,10 @@ fn task_to_json(task: &Task) -> Value {
             object.insert("depends_on".to_owned(), Value::Array(ids));
         }
         if let Some(on_error) = step.on_error {
-            object.insert("fail_task_on_error".to_owned(), (on_error == OnError::FailTask).into());
+            object.insert(
+                "fail_task_on_error".to_owned(),
+                (on_error == OnError::FailTask).into(),
+            );
         }
         if let Some(retry) = &step.retry {
             let retry = crate::json::json!({

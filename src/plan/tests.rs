@@ -64,10 +64,19 @@ fn fixture(texts: &[&str]) -> Fixture {
     let folder = FolderInput::new(&db, Arc::new(TaskFolder::default()), BTreeMap::new());
     let setting = SettingInput::new(&db, Arc::new(Setting::default()));
     let input = |(at, text): (usize, &&str)| {
-        TaskInput::new(&db, format!("t{at}"), Source::new(format!("t{at}.json"), *text), folder)
+        TaskInput::new(
+            &db,
+            format!("t{at}"),
+            Source::new(format!("t{at}.json"), *text),
+            folder,
+        )
     };
     let inputs = texts.iter().enumerate().map(input).collect();
-    Fixture { db, inputs, setting }
+    Fixture {
+        db,
+        inputs,
+        setting,
+    }
 }
 
 impl Fixture {
@@ -86,7 +95,8 @@ impl Fixture {
     }
 }
 
-const TWO: &str = r#"[{"id": "a", "type": "noop", "text": "1"}, {"id": "b", "type": "noop", "text": "2"}]"#;
+const TWO: &str =
+    r#"[{"id": "a", "type": "noop", "text": "1"}, {"id": "b", "type": "noop", "text": "2"}]"#;
 
 #[test]
 fn an_edit_of_one_task_file_reads_that_file_alone() {

@@ -105,8 +105,8 @@ pub(crate) fn find(trial: &View) -> Result<&'static Path, &'static str> {
 }
 
 fn try_out(trial: &View) -> Result<PathBuf, String> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let program = std::env::split_paths(&path)
+    let program = disk::search_path()
+        .into_iter()
         .map(|folder| folder.join("bwrap"))
         .find(|program| disk::metadata(program).is_ok_and(|metadata| metadata.is_file()))
         .ok_or("`bwrap` is not on the search path")?;

@@ -89,9 +89,10 @@ impl DirtyReason {
     pub fn old_and_new(&self) -> Option<(String, String)> {
         let absent = || "(absent)".to_owned();
         match self {
-            DirtyReason::Changed { old, new, .. } => {
-                Some((old.clone().unwrap_or_else(absent), new.clone().unwrap_or_else(absent)))
-            }
+            DirtyReason::Changed { old, new, .. } => Some((
+                old.clone().unwrap_or_else(absent),
+                new.clone().unwrap_or_else(absent),
+            )),
             DirtyReason::ReadChanged { old, new, .. } => {
                 let show = |digest: &Option<Digest>| {
                     digest.map_or_else(|| "(nothing found)".to_owned(), |digest| digest.short())
@@ -113,27 +114,53 @@ impl fmt::Display for DirtyReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DirtyReason::NeverRun => f.write_str("never run"),
-            DirtyReason::Changed { name, old: None, .. } => write!(f, "{name} was added"),
-            DirtyReason::Changed { name, new: None, .. } => write!(f, "{name} was removed"),
-            DirtyReason::Changed { origin: Origin::Type, name, old: Some(old), new: Some(new) } => {
-                match name.strip_prefix("version of ") {
-                    Some(step_type) => write!(f, "{step_type} went from version {old} to {new}"),
-                    None => write!(f, "its type went from `{old}` to `{new}`"),
-                }
-            }
+            DirtyReason::Changed {
+                name, old: None, ..
+            } => write!(f, "{name} was added"),
+            DirtyReason::Changed {
+                name, new: None, ..
+            } => write!(f, "{name} was removed"),
+            DirtyReason::Changed {
+                origin: Origin::Type,
+                name,
+                old: Some(old),
+                new: Some(new),
+            } => match name.strip_prefix("version of ") {
+                Some(step_type) => write!(f, "{step_type} went from version {old} to {new}"),
+                None => write!(f, "its type went from `{old}` to `{new}`"),
+            },
             DirtyReason::Changed { name, .. } => write!(f, "{name} changed"),
             DirtyReason::Dropped => f.write_str("its kept result was dropped"),
-            DirtyReason::ReadChanged { read: ReadKey::Group(resource), .. } => {
-                write!(f, "a step that changes {resource} at the same time is another")
+            DirtyReason::ReadChanged {
+                read: ReadKey::Group(resource),
+                ..
+            } => {
+                write!(
+                    f,
+                    "a step that changes {resource} at the same time is another"
+                )
             }
-            DirtyReason::ReadChanged { read, old: None, .. } => write!(f, "{read} is there now"),
-            DirtyReason::ReadChanged { read, new: None, .. } => write!(f, "{read} is gone"),
+            DirtyReason::ReadChanged {
+                read, old: None, ..
+            } => write!(f, "{read} is there now"),
+            DirtyReason::ReadChanged {
+                read, new: None, ..
+            } => write!(f, "{read} is gone"),
             DirtyReason::ReadChanged { read, .. } => write!(f, "{read} changed"),
-            DirtyReason::StateLost { resource, needed_by } => {
-                write!(f, "the state of {resource} after it was lost, and `{needed_by}` needs it")
+            DirtyReason::StateLost {
+                resource,
+                needed_by,
+            } => {
+                write!(
+                    f,
+                    "the state of {resource} after it was lost, and `{needed_by}` needs it"
+                )
             }
             DirtyReason::GroupMember { other, resource } => {
-                write!(f, "`{other}` must run, and both change {resource} with no path between them")
+                write!(
+                    f,
+                    "`{other}` must run, and both change {resource} with no path between them"
+                )
             }
             DirtyReason::RolledBack { attempt } => write!(f, "rolled back, attempt {attempt}"),
             DirtyReason::Volatile => f.write_str("it is volatile: its result is never kept"),
@@ -178,9 +205,10 @@ pub(super) fn differences(old: &Manifest, new: &Manifest) -> Vec<DirtyReason> {
         }
     }
     // Where the type is another, the fields of the old type say nothing.
-    if let Some(at) = reasons.iter().position(
-        |reason| matches!(reason, DirtyReason::Changed { name, .. } if name == "type"),
-    ) {
+    if let Some(at) = reasons
+        .iter()
+        .position(|reason| matches!(reason, DirtyReason::Changed { name, .. } if name == "type"))
+    {
         reasons = vec![reasons.swap_remove(at)];
     }
     if reasons.is_empty() {

@@ -34,7 +34,11 @@ impl Key {
     pub fn of(manifest: Manifest, task: &str, step: &str) -> Self {
         let mut digester = Digester::new("lineage");
         digester.text(task).text(step);
-        Key { fingerprint: manifest.finish(), lineage: digester.finish(), manifest }
+        Key {
+            fingerprint: manifest.finish(),
+            lineage: digester.finish(),
+            manifest,
+        }
     }
 }
 
@@ -67,7 +71,10 @@ pub fn fingerprint(
 ) -> Key {
     let mut manifest = Manifest::default();
     manifest.value("type", &Value::String(step_type.name.to_owned()));
-    manifest.value(format!("version of type `{}`", step_type.name), &step_type.version.into());
+    manifest.value(
+        format!("version of type `{}`", step_type.name),
+        &step_type.version.into(),
+    );
     if let Value::Object(fields) = step.fields() {
         for (name, value) in &fields {
             if !NOT_IN_KEY.contains(&name.as_str()) {

@@ -126,8 +126,10 @@ fn read_of(form: PlaceForm) -> Option<ReadKey> {
 /// Writes a trace.
 pub fn encode(trace: &Trace) -> Vec<u8> {
     let effect_form = |effect: &Effect| {
-        let place =
-            PlaceForm::State(kind_name(effect.resource.kind).to_owned(), effect.resource.name.clone());
+        let place = PlaceForm::State(
+            kind_name(effect.resource.kind).to_owned(),
+            effect.resource.name.clone(),
+        );
         match effect.after {
             Version::Created(definition) => (place, definition.to_string(), u64::MAX),
             Version::State { tree, size } => (place, tree.to_string(), size),
@@ -138,7 +140,13 @@ pub fn encode(trace: &Trace) -> Vec<u8> {
         (None, Ok(text)) => LogForm::Text(text.to_owned()),
         (None, Err(_)) => LogForm::Bytes(trace.log.inline.clone()),
     };
-    let part_form = |part: &Part| (part.name.clone(), part.digest.to_string(), part.shown.clone());
+    let part_form = |part: &Part| {
+        (
+            part.name.clone(),
+            part.digest.to_string(),
+            part.shown.clone(),
+        )
+    };
     let form = TraceForm {
         v: FORMAT_VERSION,
         key: trace.fingerprint.to_string(),
@@ -146,14 +154,23 @@ pub fn encode(trace: &Trace) -> Vec<u8> {
         reads: trace
             .reads
             .iter()
-            .map(|read| (read_form(&read.key), read.digest.map(|digest| digest.to_string())))
+            .map(|read| {
+                (
+                    read_form(&read.key),
+                    read.digest.map(|digest| digest.to_string()),
+                )
+            })
             .collect(),
         entries: trace
             .output
             .entries
             .iter()
             .map(|entry| {
-                (place_form(&entry.place), entry.digest.to_string(), (*entry.value).clone())
+                (
+                    place_form(&entry.place),
+                    entry.digest.to_string(),
+                    (*entry.value).clone(),
+                )
             })
             .collect(),
         effects: trace.output.effects.iter().map(effect_form).collect(),
@@ -174,7 +191,11 @@ pub fn decode(bytes: &[u8]) -> Option<Trace> {
     }
     let mut parts = Vec::with_capacity(form.parts.len());
     for (name, digest, shown) in form.parts {
-        parts.push(Part { name, digest: Digest::from_hex(&digest)?, shown });
+        parts.push(Part {
+            name,
+            digest: Digest::from_hex(&digest)?,
+            shown,
+        });
     }
     let mut reads = Vec::with_capacity(form.reads.len());
     for (key, digest) in form.reads {
@@ -182,16 +203,25 @@ pub fn decode(bytes: &[u8]) -> Option<Trace> {
             Some(text) => Some(Digest::from_hex(&text)?),
             None => None,
         };
-        reads.push(Read { key: read_of(key)?, digest });
+        reads.push(Read {
+            key: read_of(key)?,
+            digest,
+        });
     }
     let mut entries = Vec::with_capacity(form.entries.len());
     for (place, digest, value) in form.entries {
         let digest = Digest::from_hex(&digest)?;
-        entries.push(Entry { place: place_of(place)?, value: Arc::new(value), digest });
+        entries.push(Entry {
+            place: place_of(place)?,
+            value: Arc::new(value),
+            digest,
+        });
     }
     let mut effects = Vec::with_capacity(form.effects.len());
     for (place, digest, size) in form.effects {
-        let ReadKey::State(resource) = read_of(place)? else { return None };
+        let ReadKey::State(resource) = read_of(place)? else {
+            return None;
+        };
         let digest = Digest::from_hex(&digest)?;
         let after = match size {
             u64::MAX => Version::Created(digest),
@@ -200,11 +230,20 @@ pub fn decode(bytes: &[u8]) -> Option<Trace> {
         effects.push(Effect { resource, after });
     }
     let log = match form.log {
-        LogForm::Text(text) => Log { inline: text.into_bytes(), stored: None },
-        LogForm::Bytes(bytes) => Log { inline: bytes, stored: None },
+        LogForm::Text(text) => Log {
+            inline: text.into_bytes(),
+            stored: None,
+        },
+        LogForm::Bytes(bytes) => Log {
+            inline: bytes,
+            stored: None,
+        },
         LogForm::Stored(digest, size) => {
             let sha256 = *Digest::from_hex(&digest)?.as_bytes();
-            Log { inline: Vec::new(), stored: Some(StoredFile { sha256, size }) }
+            Log {
+                inline: Vec::new(),
+                stored: Some(StoredFile { sha256, size }),
+            }
         }
     };
     Some(Trace {
@@ -247,8 +286,14 @@ mod tests {
             fingerprint: manifest.finish(),
             manifest,
             reads: vec![
-                Read { key: ReadKey::State(resource), digest: Some(tree) },
-                Read { key: ReadKey::Lookup(Lookup::verification("v")), digest: None },
+                Read {
+                    key: ReadKey::State(resource),
+                    digest: Some(tree),
+                },
+                Read {
+                    key: ReadKey::Lookup(Lookup::verification("v")),
+                    digest: None,
+                },
             ],
             output: Arc::new(output),
             made: MadeBy {
@@ -257,7 +302,10 @@ mod tests {
                 started_us: -1,
                 took_us: 2,
             },
-            log: Log { inline: vec![0, 255, b'\n'], stored: None },
+            log: Log {
+                inline: vec![0, 255, b'\n'],
+                stored: None,
+            },
         };
         assert_eq!(decode(&encode(&trace)), Some(trace));
     }

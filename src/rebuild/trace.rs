@@ -100,7 +100,10 @@ pub struct Trace {
 impl Trace {
     /// Returns which run of its group it was part of.
     pub fn group_run(&self) -> Option<Digest> {
-        self.reads.iter().find(|read| read.key == ReadKey::GroupRun).and_then(|read| read.digest)
+        self.reads
+            .iter()
+            .find(|read| read.key == ReadKey::GroupRun)
+            .and_then(|read| read.digest)
     }
 
     /// Returns the digest of fingerprint and reads: traces that agree in it should have the same output.
@@ -123,9 +126,10 @@ mod tests {
     use super::*;
 
     fn action(reads: &[&[&str]]) -> Digest {
-        let reads = reads
-            .iter()
-            .map(|path| Read { key: ReadKey::Lookup(Lookup::metadata(path)), digest: None });
+        let reads = reads.iter().map(|path| Read {
+            key: ReadKey::Lookup(Lookup::metadata(path)),
+            digest: None,
+        });
         Trace {
             fingerprint: Digest::of_bytes(b"step"),
             manifest: Manifest::default(),

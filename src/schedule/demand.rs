@@ -93,7 +93,14 @@ fn verify_down(
             } else if let Some(reason) = lost.get(&step) {
                 Forecasted::Dirty(vec![reason.clone()])
             } else {
-                verify_one(plan, &world, step, unsure.before(plan, step), &dirty, &mut pins)
+                verify_one(
+                    plan,
+                    &world,
+                    step,
+                    unsure.before(plan, step),
+                    &dirty,
+                    &mut pins,
+                )
             };
             let sure = match &foreseen {
                 Forecasted::Hit(trace) => {
@@ -104,12 +111,12 @@ fn verify_down(
                 Forecasted::Waits { .. } => Some(false),
                 Forecasted::Deferred | Forecasted::LeftOut => None,
             };
-            if let Some(sure) = sure {
-                if let Some(at) = groups.cluster_of(step) {
-                    let known = next.entry(at).or_insert((step, sure));
-                    if sure && !known.1 {
-                        *known = (step, true);
-                    }
+            if let Some(sure) = sure
+                && let Some(at) = groups.cluster_of(step)
+            {
+                let known = next.entry(at).or_insert((step, sure));
+                if sure && !known.1 {
+                    *known = (step, true);
                 }
             }
             unsure.push(plan, step, &foreseen);
@@ -139,7 +146,11 @@ impl Unsure {
 
     fn push(&mut self, plan: &TaskPlan, step: StepIx, foreseen: &Forecasted) {
         let own = matches!(foreseen, Forecasted::Dirty(_) | Forecasted::Waits { .. });
-        let unsure = if own { Some(step) } else { self.before(plan, step) };
+        let unsure = if own {
+            Some(step)
+        } else {
+            self.before(plan, step)
+        };
         if own {
             self.last = Some(step);
         }
@@ -237,8 +248,12 @@ fn demand_up(
     world: &World,
     lost: &mut HashMap<StepIx, DirtyReason>,
 ) -> HashMap<StepIx, Vec<Need>> {
-    let runs =
-        |step: StepIx| matches!(steps[step.at()], Forecasted::Dirty(_) | Forecasted::Waits { .. });
+    let runs = |step: StepIx| {
+        matches!(
+            steps[step.at()],
+            Forecasted::Dirty(_) | Forecasted::Waits { .. }
+        )
+    };
     let mut mutators: HashMap<&ResourceId, Vec<StepIx>> = HashMap::new();
     for step in plan.graph.steps().filter(|step| runs(*step)) {
         for (resource, touch) in &plan.steps[step.at()].touches {
@@ -270,7 +285,11 @@ fn demand_up(
                 Version::State { .. } if snapshots.can_restore(&version) => Provision::Restore,
                 Version::State { .. } => Provision::Rerun,
             };
-            let need = Need { resource: resource.clone(), version, how };
+            let need = Need {
+                resource: resource.clone(),
+                version,
+                how,
+            };
             needs.entry(step).or_default().push(need);
             let Some(maker) = made_by.filter(|_| how == Provision::Rerun) else {
                 continue;

@@ -42,7 +42,11 @@ impl Groups {
             of_step,
             cluster_of: vec![None; plan.steps.len()],
             clusters: Vec::new(),
-            digests: plan.groups.iter().map(|group| plan.group_digest(group)).collect(),
+            digests: plan
+                .groups
+                .iter()
+                .map(|group| plan.group_digest(group))
+                .collect(),
         };
         let mut seen = vec![false; plan.groups.len()];
         for at in 0..plan.groups.len() {
@@ -85,7 +89,10 @@ impl Groups {
 
     /// Returns the group of a step on a resource.
     pub(super) fn on(&self, plan: &TaskPlan, step: StepIx, resource: &ResourceId) -> Option<usize> {
-        self.of_step(step).iter().copied().find(|&at| plan.groups[at].resource == *resource)
+        self.of_step(step)
+            .iter()
+            .copied()
+            .find(|&at| plan.groups[at].resource == *resource)
     }
 
     /// Returns the cluster of a step.
@@ -101,12 +108,20 @@ impl Groups {
     /// Returns why a member of a cluster must run when another one must: its group must, by shared members.
     pub(super) fn reason(&self, plan: &TaskPlan, step: StepIx, other: StepIx) -> DirtyReason {
         let groups = self.of_step(step).iter().map(|&at| &plan.groups[at]);
-        let shared = groups.clone().find(|group| group.members.binary_search(&other).is_ok());
-        let group =
-            shared.or(groups.clone().next()).expect("bug: a step of a cluster is in a group");
+        let shared = groups
+            .clone()
+            .find(|group| group.members.binary_search(&other).is_ok());
+        let group = shared
+            .or(groups.clone().next())
+            .expect("bug: a step of a cluster is in a group");
         let other = match shared {
             Some(_) => other,
-            None => group.members.iter().copied().find(|member| *member != step).unwrap_or(other),
+            None => group
+                .members
+                .iter()
+                .copied()
+                .find(|member| *member != step)
+                .unwrap_or(other),
         };
         DirtyReason::GroupMember {
             other: plan.steps[other.at()].id.clone(),
@@ -145,17 +160,22 @@ impl Scheduler<'_> {
             Verdict::Dirty(_) => {}
         }
         let members = groups.clusters()[cluster].members.iter().copied();
-        let hit: Vec<StepIx> =
-            members.filter(|&member| self.phase(member) == &Phase::Done(Done::Hit)).collect();
+        let hit: Vec<StepIx> = members
+            .filter(|&member| self.phase(member) == &Phase::Done(Done::Hit))
+            .collect();
         let Some(run) = self.world.common_run(&plan, step, &hit) else {
             let alone = self.world.verify(&plan, step, None);
-            let other = hit.first().copied().filter(|_| matches!(alone, Verdict::Hit(_)));
+            let other = hit
+                .first()
+                .copied()
+                .filter(|_| matches!(alone, Verdict::Hit(_)));
             let reason = other.map(|other| groups.reason(&plan, step, other));
             return Some(reason.map_or(alone, |reason| Verdict::Dirty(vec![reason])));
         };
         self.pins[cluster] = Some(run);
         self.send_back(hit.into_iter().map(|member| (member, None)).collect());
-        self.is_ready(step).then(|| self.world.verify(&plan, step, Some(run)))
+        self.is_ready(step)
+            .then(|| self.world.verify(&plan, step, Some(run)))
     }
 
     /// A member of a cluster must run, so members whose kept results stood in must run too; returns whether the step can
@@ -188,7 +208,10 @@ impl Scheduler<'_> {
                 continue;
             };
             let group = &plan.groups[at];
-            let effect = Effect { resource: group.resource.clone(), after: now };
+            let effect = Effect {
+                resource: group.resource.clone(),
+                after: now,
+            };
             for &member in &group.members {
                 if plan.touch(member, &group.resource).is_some_and(changes) {
                     self.world.add_effect(member, &effect);
@@ -196,7 +219,12 @@ impl Scheduler<'_> {
                 }
             }
         }
-        let runs = || cluster.members.iter().map(|member| &self.steps[member.at()]);
+        let runs = || {
+            cluster
+                .members
+                .iter()
+                .map(|member| &self.steps[member.at()])
+        };
         let unfit = runs().find_map(|run| run.unfit.clone());
         let supersedes = runs().any(|run| run.supersedes);
         for &member in &cluster.members {
@@ -210,7 +238,13 @@ impl Scheduler<'_> {
         let mut digester = Digester::new("group run");
         for &member in &cluster.members {
             digester.digest(&plan.steps[member.at()].key.fingerprint);
-            digester.maybe(self.steps[member.at()].output.as_ref().map(|o| o.digest()).as_ref());
+            digester.maybe(
+                self.steps[member.at()]
+                    .output
+                    .as_ref()
+                    .map(|o| o.digest())
+                    .as_ref(),
+            );
         }
         let run = digester.finish();
         for &member in &cluster.members {

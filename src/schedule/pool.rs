@@ -13,7 +13,11 @@ pub struct Pool<T> {
 impl<T: PartialEq> Pool<T> {
     /// Returns a pool of so many slots, at least one.
     pub fn new(slots: usize) -> Self {
-        Pool { slots: slots.max(1), taken: 0, queue: VecDeque::new() }
+        Pool {
+            slots: slots.max(1),
+            taken: 0,
+            queue: VecDeque::new(),
+        }
     }
 
     /// Puts something into the queue.
@@ -54,7 +58,10 @@ mod tests {
         for item in ["a", "b", "c", "d"] {
             pool.push(item);
         }
-        assert_eq!([pool.start(), pool.start(), pool.start()], [Some("a"), Some("b"), None]);
+        assert_eq!(
+            [pool.start(), pool.start(), pool.start()],
+            [Some("a"), Some("b"), None]
+        );
         assert_eq!(pool.call_back(|item| *item == "c"), Some("c"));
         pool.done();
         assert_eq!([pool.start(), pool.start()], [Some("d"), None]);

@@ -115,7 +115,11 @@ impl Scheduler<'_> {
                 self.rerun_maker(step, resource, maker);
                 return;
             };
-            needs.push(Need { resource: resource.clone(), version, how });
+            needs.push(Need {
+                resource: resource.clone(),
+                version,
+                how,
+            });
         }
         self.enter_windows(step, &needs);
         let by_force = reasons.iter().any(|reason| {
@@ -137,7 +141,11 @@ impl Scheduler<'_> {
         run.reads.clear();
         let attempt = run.attempt;
         self.set(step, Phase::Queued);
-        self.commands.push(Command::Run { step, attempt, needs });
+        self.commands.push(Command::Run {
+            step,
+            attempt,
+            needs,
+        });
     }
 
     fn enter_windows(&mut self, step: StepIx, needs: &[Need]) {
@@ -206,7 +214,12 @@ impl Scheduler<'_> {
         }
         let turn = if counts { run.turn } else { 0 };
         let found = run.at_start.clone();
-        for Found { resource, window: id, .. } in found {
+        for Found {
+            resource,
+            window: id,
+            ..
+        } in found
+        {
             let touch = self.plan.touch(step, &resource).unwrap_or(Touch::Observes);
             let Some(live) = self.live.get_mut(&resource) else {
                 continue;
@@ -280,15 +293,25 @@ impl Scheduler<'_> {
     /// Puts a change of state down to a step or a group.
     fn attribute(&mut self, resource: &ResourceId, window: &Window, version: Version) {
         let plan = self.plan.clone();
-        let effect = Effect { resource: resource.clone(), after: version };
+        let effect = Effect {
+            resource: resource.clone(),
+            after: version,
+        };
         let alone = window.left.len() == 1;
-        let mut groups =
-            window.left.iter().map(|(member, _)| self.world.groups.on(&plan, *member, resource));
-        let group = groups.next().flatten().filter(|at| groups.all(|other| other == Some(*at)));
+        let mut groups = window
+            .left
+            .iter()
+            .map(|(member, _)| self.world.groups.on(&plan, *member, resource));
+        let group = groups
+            .next()
+            .flatten()
+            .filter(|at| groups.all(|other| other == Some(*at)));
         let unfit = if alone {
             None
         } else if window.tainted || window.spoiled {
-            Some(format!("a step that failed changed {resource} at the same time"))
+            Some(format!(
+                "a step that failed changed {resource} at the same time"
+            ))
         } else if group.is_none() {
             let names: Vec<String> = window
                 .left
@@ -309,7 +332,9 @@ impl Scheduler<'_> {
                 continue;
             }
             if let Some(unfit) = &unfit {
-                self.steps[member.at()].unfit.get_or_insert_with(|| unfit.clone());
+                self.steps[member.at()]
+                    .unfit
+                    .get_or_insert_with(|| unfit.clone());
             }
             if plan.touch(member, resource).is_some_and(changes) {
                 any_counts = true;
@@ -328,7 +353,9 @@ impl Scheduler<'_> {
     pub(super) fn add_to_output(&mut self, step: StepIx, effect: &Effect) {
         if let Some(output) = &mut self.steps[step.at()].output {
             let output = Arc::make_mut(output);
-            output.effects.retain(|other| other.resource != effect.resource);
+            output
+                .effects
+                .retain(|other| other.resource != effect.resource);
             output.effects.push(effect.clone());
             // Which resource is settled first is chance.
             output.effects.sort_by(|a, b| a.resource.cmp(&b.resource));
@@ -338,12 +365,18 @@ impl Scheduler<'_> {
     /// Returns the reads that stand for the states and groups that a step depended on.
     pub(super) fn state_reads(&self, step: StepIx) -> Vec<Read> {
         let mut reads = Vec::new();
-        for Found { resource, version, .. } in &self.steps[step.at()].at_start {
+        for Found {
+            resource, version, ..
+        } in &self.steps[step.at()].at_start
+        {
             match self.world.groups.on(&self.plan, step, resource) {
                 Some(at) => {
                     let before = self.world.version_before(&self.plan, step, resource);
                     let digest = before.map(|(version, _)| version.digest());
-                    reads.push(Read { key: ReadKey::State(resource.clone()), digest });
+                    reads.push(Read {
+                        key: ReadKey::State(resource.clone()),
+                        digest,
+                    });
                     reads.push(Read {
                         key: ReadKey::Group(resource.clone()),
                         digest: Some(self.world.groups.digest(at)),
@@ -371,7 +404,9 @@ impl Scheduler<'_> {
             self.tell(step, StepEvent::Skipped);
             return;
         }
-        let maker = self.needed(step, resource).map_or(Maker::Nobody, |(_, maker)| maker);
+        let maker = self
+            .needed(step, resource)
+            .map_or(Maker::Nobody, |(_, maker)| maker);
         self.rerun_maker(step, resource, maker);
     }
 
@@ -399,8 +434,10 @@ impl Scheduler<'_> {
         } else {
             let run_again =
                 |step: &StepIx| self.planned(*step).live.is_none() && !self.is_left_out(*step);
-            let back =
-                makers.into_iter().filter(run_again).map(|maker| (maker, Some(reason.clone())));
+            let back = makers
+                .into_iter()
+                .filter(run_again)
+                .map(|maker| (maker, Some(reason.clone())));
             let mut back: Vec<(StepIx, Option<DirtyReason>)> = back.collect();
             // A member of its own group that lost the state starts over with the others.
             back.retain(|(maker, _)| *maker != step);
@@ -428,14 +465,19 @@ impl Scheduler<'_> {
             let span = plan.graph.span_of(&from);
             let n_roots = roots.len();
             let started = |step: &StepIx| self.steps[step.at()].started > 0;
-            let clusters: BTreeSet<usize> =
-                span.iter().filter(|s| started(s)).filter_map(|s| groups.cluster_of(*s)).collect();
+            let clusters: BTreeSet<usize> = span
+                .iter()
+                .filter(|s| started(s))
+                .filter_map(|s| groups.cluster_of(*s))
+                .collect();
             for cluster in clusters.into_iter().map(|at| &groups.clusters()[at]) {
                 for &at in &cluster.groups {
                     self.world.set_group_now(at, None);
                 }
-                let first =
-                    cluster.members.iter().find(|member| span.binary_search(member).is_ok());
+                let first = cluster
+                    .members
+                    .iter()
+                    .find(|member| span.binary_search(member).is_ok());
                 let Some(&first) = first else { continue };
                 for &member in cluster.members.iter().filter(|member| started(member)) {
                     if span.binary_search(&member).is_err() {
@@ -488,8 +530,16 @@ impl Scheduler<'_> {
             return;
         }
         // Others may count on it to bring a live thing to the state that all of them need.
-        for Found { resource, window: id, .. } in self.steps[step.at()].at_start.clone() {
-            let window = self.live.get(&resource).and_then(|live| live.window.as_ref());
+        for Found {
+            resource,
+            window: id,
+            ..
+        } in self.steps[step.at()].at_start.clone()
+        {
+            let window = self
+                .live
+                .get(&resource)
+                .and_then(|live| live.window.as_ref());
             if window.is_some_and(|window| window.id == id && !window.reached) {
                 self.spoil(&resource, id);
             }
@@ -502,7 +552,10 @@ impl Scheduler<'_> {
             return;
         }
         let found = self.steps[step.at()].at_start.clone();
-        for Found { resource, window, .. } in found {
+        for Found {
+            resource, window, ..
+        } in found
+        {
             if self.plan.touch(step, &resource).is_some_and(changes) {
                 self.spoil(&resource, window);
             }
@@ -519,7 +572,10 @@ impl Scheduler<'_> {
             return;
         }
         for other in window.entered.clone() {
-            let is_in = self.steps[other.at()].at_start.iter().any(|found| found.window == id);
+            let is_in = self.steps[other.at()]
+                .at_start
+                .iter()
+                .any(|found| found.window == id);
             if is_in && self.phase(other) == &Phase::Queued {
                 self.call_back(other);
             }
@@ -528,8 +584,16 @@ impl Scheduler<'_> {
 
     /// Takes in that a step has all that it needs.
     pub(super) fn reach_windows(&mut self, step: StepIx) {
-        for Found { resource, window: id, .. } in &self.steps[step.at()].at_start {
-            if let Some(window) = self.live.get_mut(resource).and_then(|live| live.window.as_mut())
+        for Found {
+            resource,
+            window: id,
+            ..
+        } in &self.steps[step.at()].at_start
+        {
+            if let Some(window) = self
+                .live
+                .get_mut(resource)
+                .and_then(|live| live.window.as_mut())
                 && window.id == *id
             {
                 window.reached = true;

@@ -87,13 +87,22 @@ impl Scheduler<'_> {
             }
             let reached = was != Phase::Waiting || step == failed;
             if reached {
-                self.tell(step, StepEvent::RolledBack { failed: failed_id.clone(), attempt });
+                self.tell(
+                    step,
+                    StepEvent::RolledBack {
+                        failed: failed_id.clone(),
+                        attempt,
+                    },
+                );
             }
             if reached && plan.steps[step.at()].live.is_none() {
                 self.steps[step.at()].forced = Some(vec![DirtyReason::RolledBack { attempt }]);
             }
         }
-        let ids: Vec<&str> = span.iter().map(|s| plan.steps[s.at()].id.as_str()).collect();
+        let ids: Vec<&str> = span
+            .iter()
+            .map(|s| plan.steps[s.at()].id.as_str())
+            .collect();
         self.resets.push(json!({
             "attempt": attempt,
             "step_id": failed_id.as_str(),
@@ -106,7 +115,10 @@ impl Scheduler<'_> {
         if after_ms > 0 && self.phase(retry.from) == &Phase::Waiting {
             self.set(retry.from, Phase::Asleep);
             *self.asleep.entry(retry.from).or_default() += 1;
-            self.commands.push(Command::Wake { step: retry.from, after_ms });
+            self.commands.push(Command::Wake {
+                step: retry.from,
+                after_ms,
+            });
         }
         self.recount();
     }
@@ -120,7 +132,10 @@ impl Scheduler<'_> {
 
     /// Returns the groups that have a member in the span.
     fn groups_in(&self, span: &[StepIx]) -> BTreeSet<usize> {
-        span.iter().flat_map(|step| self.world.groups.of_step(*step)).copied().collect()
+        span.iter()
+            .flat_map(|step| self.world.groups.of_step(*step))
+            .copied()
+            .collect()
     }
 
     /// Sets the groups that the span has a part in back to the version at which the span found them.
@@ -130,7 +145,12 @@ impl Scheduler<'_> {
             let started = |step: &&StepIx| self.steps[step.at()].started > 0;
             let is_inside = |step: &&StepIx| span.binary_search(step).is_ok();
             // Where none ran outside the span, the group starts over from whatever its ancestors leave this time.
-            if !group.members.iter().filter(started).any(|step| !is_inside(&step)) {
+            if !group
+                .members
+                .iter()
+                .filter(started)
+                .any(|step| !is_inside(&step))
+            {
                 self.world.set_group_now(at, None);
                 continue;
             }
@@ -162,14 +182,18 @@ impl Scheduler<'_> {
                 .copied()
                 .filter(|&step| self.has_changed(step, &group.resource))
                 .partition(|step| span.binary_search(step).is_ok());
-            let Some(&first) = inside.iter().min_by_key(|step| self.steps[step.at()].started)
+            let Some(&first) = inside
+                .iter()
+                .min_by_key(|step| self.steps[step.at()].started)
             else {
                 continue;
             };
             let since = self.steps[first.at()].started;
             let window = |step: StepIx| {
                 let mut found = self.steps[step.at()].at_start.iter();
-                found.find(|found| found.resource == group.resource).map(|found| found.window)
+                found
+                    .find(|found| found.resource == group.resource)
+                    .map(|found| found.window)
             };
             let windows: BTreeSet<Option<u64>> = inside.iter().map(|step| window(*step)).collect();
             for other in outside {
@@ -200,9 +224,10 @@ impl Scheduler<'_> {
         match self.plan.touch(step, resource) {
             Some(Touch::Mutates) => true,
             Some(Touch::MayMutate) => match &run.output {
-                Some(output) if matches!(run.phase, Phase::Done(_)) => {
-                    output.effects.iter().any(|effect| effect.resource == *resource)
-                }
+                Some(output) if matches!(run.phase, Phase::Done(_)) => output
+                    .effects
+                    .iter()
+                    .any(|effect| effect.resource == *resource),
                 _ => true,
             },
             Some(Touch::Creates | Touch::Observes | Touch::Retires) | None => false,
@@ -226,7 +251,10 @@ impl Scheduler<'_> {
             if let (true, Value::Object(row)) = (failure.retried, &mut row) {
                 row.insert("retried".to_owned(), Value::Bool(true));
             }
-            entries.push(Entry::data(Place::Append(vec!["failed_steps".to_owned()]), row));
+            entries.push(Entry::data(
+                Place::Append(vec!["failed_steps".to_owned()]),
+                row,
+            ));
         }
         for reset in &self.resets {
             let place = Place::Append(vec!["retry_resets".to_owned()]);
@@ -239,7 +267,11 @@ impl Scheduler<'_> {
 fn retired_json(retired: &[ResourceId]) -> Value {
     use crate::resource::ResourceKind;
     let of = |kind: ResourceKind| -> Vec<&str> {
-        retired.iter().filter(|id| id.kind == kind).map(|id| id.name.as_str()).collect()
+        retired
+            .iter()
+            .filter(|id| id.kind == kind)
+            .map(|id| id.name.as_str())
+            .collect()
     };
     json!({
         "deployed_envs": of(ResourceKind::Env),

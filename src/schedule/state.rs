@@ -174,10 +174,19 @@ impl<'s> Scheduler<'s> {
         match input {
             Input::Begin => {}
             Input::Started(step) => self.started(step),
-            Input::Ended { step, ended, started_us, took_us } => {
+            Input::Ended {
+                step,
+                ended,
+                started_us,
+                took_us,
+            } => {
                 self.ended(step, ended, started_us, took_us);
             }
-            Input::Settled { resource, version, changed } => {
+            Input::Settled {
+                resource,
+                version,
+                changed,
+            } => {
                 self.settled(&resource, version, changed);
             }
             Input::Woke(step) => self.woke(step),
@@ -374,7 +383,10 @@ impl<'s> Scheduler<'s> {
             return;
         }
         for step in self.plan.graph.steps() {
-            if matches!(self.phase(step), Phase::Waiting | Phase::Held(_) | Phase::Asleep) {
+            if matches!(
+                self.phase(step),
+                Phase::Waiting | Phase::Held(_) | Phase::Asleep
+            ) {
                 self.set(step, Phase::Done(Done::Skipped));
                 if !self.is_left_out(step) {
                     self.tell(step, StepEvent::Skipped);
@@ -406,7 +418,10 @@ impl<'s> Scheduler<'s> {
                 self.steps[step.at()].output = Some(trace.output.clone());
                 self.tell(
                     step,
-                    StepEvent::Hit { made_by: trace.made.run.clone(), took_us: trace.made.took_us },
+                    StepEvent::Hit {
+                        made_by: trace.made.run.clone(),
+                        took_us: trace.made.took_us,
+                    },
                 );
                 self.release(step, Done::Hit);
             }
@@ -515,11 +530,23 @@ impl<'s> Scheduler<'s> {
             return;
         };
         let took_us = run.took_us;
-        let kept = self.planned(step).candidates.iter().chain(&self.planned(step).previous);
+        let kept = self
+            .planned(step)
+            .candidates
+            .iter()
+            .chain(&self.planned(step).previous);
         let digest = output.digest();
-        let same_output = kept.into_iter().any(|trace| trace.output.digest() == digest);
+        let same_output = kept
+            .into_iter()
+            .any(|trace| trace.output.digest() == digest);
         self.world.add(step, output);
-        self.tell(step, StepEvent::Finished { took_us, same_output });
+        self.tell(
+            step,
+            StepEvent::Finished {
+                took_us,
+                same_output,
+            },
+        );
         self.release(step, Done::Ran);
         self.store_when_fit(step);
     }
@@ -551,7 +578,10 @@ impl<'s> Scheduler<'s> {
         let mut reads = run.reads.clone();
         reads.extend(self.state_reads(step));
         if group_run.is_some() {
-            reads.push(Read { key: ReadKey::GroupRun, digest: group_run });
+            reads.push(Read {
+                key: ReadKey::GroupRun,
+                digest: group_run,
+            });
         }
         let supersedes = run.supersedes;
         if group_run.is_none() {
@@ -560,12 +590,20 @@ impl<'s> Scheduler<'s> {
                 manifest: Manifest::default(),
                 reads: reads.clone(),
                 output: output.clone(),
-                made: MadeBy { took_us: run.took_us, ..MadeBy::default() },
+                made: MadeBy {
+                    took_us: run.took_us,
+                    ..MadeBy::default()
+                },
                 log: Log::default(),
             };
             self.world.remember(step, trace);
         }
-        self.commands.push(Command::Store { step, output, reads, supersedes });
+        self.commands.push(Command::Store {
+            step,
+            output,
+            reads,
+            supersedes,
+        });
     }
 
     pub(super) fn on_error(&self, step: StepIx) -> OnError {

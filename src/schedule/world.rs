@@ -54,8 +54,14 @@ impl World {
     /// Drops the output and the effects of a step.
     pub(super) fn drop_step(&mut self, plan: &TaskPlan, step: StepIx) {
         let output = self.outputs.remove(step);
-        let touched = plan.steps[step.at()].touches.iter().map(|(resource, _)| resource);
-        let changed = output.iter().flat_map(|output| &output.effects).map(|e| &e.resource);
+        let touched = plan.steps[step.at()]
+            .touches
+            .iter()
+            .map(|(resource, _)| resource);
+        let changed = output
+            .iter()
+            .flat_map(|output| &output.effects)
+            .map(|e| &e.resource);
         for resource in touched.chain(changed) {
             if let Some(effects) = self.effects.get_mut(resource)
                 && let Ok(at) = effects.binary_search_by_key(&step, |(other, _)| *other)
@@ -113,7 +119,9 @@ impl World {
             let now = theirs.and_then(|at| self.group_now[at]);
             return Some((now.unwrap_or(version), Some(other)));
         }
-        answer.digest.map(|digest| (Version::Created(digest), answer.from))
+        answer
+            .digest
+            .map(|digest| (Version::Created(digest), answer.from))
     }
 
     /// Answers a read of a step as things stand.
@@ -148,7 +156,10 @@ impl World {
                 None => self.verify_against(plan, step, &planned.candidates),
             },
             Some(_) => {
-                let of_run = planned.candidates.iter().filter(|trace| trace.group_run() == run);
+                let of_run = planned
+                    .candidates
+                    .iter()
+                    .filter(|trace| trace.group_run() == run);
                 let of_run: Vec<Arc<Trace>> = of_run.cloned().collect();
                 self.verify_against(plan, step, &of_run)
             }
@@ -174,7 +185,10 @@ impl World {
         // A result from when the step was not in a group says nothing of what the group leaves.
         let mut alone = None;
         let mut in_groups = Vec::new();
-        for trace in candidates.iter().filter(|_| !self.groups.of_step(step).is_empty()) {
+        for trace in candidates
+            .iter()
+            .filter(|_| !self.groups.of_step(step).is_empty())
+        {
             let is_read = |at: &&usize| {
                 let key = ReadKey::Group(plan.groups[**at].resource.clone());
                 trace.reads.iter().any(|read| read.key == key)
@@ -195,7 +209,11 @@ impl World {
         let question = Question {
             key: &planned.key,
             determinism: planned.determinism,
-            candidates: if alone.is_some() { &in_groups } else { candidates },
+            candidates: if alone.is_some() {
+                &in_groups
+            } else {
+                candidates
+            },
             previous: planned.previous.as_ref(),
         };
         rebuild::verify(question, &mut |read| self.present(plan, step, read))

@@ -79,7 +79,9 @@ impl Session {
             _ => planned.previous.clone(),
         };
         let reads = kept.iter().flat_map(|trace| &trace.reads).map(|read| {
-            let digest = read.digest.map_or_else(|| "(nothing found)".to_owned(), |d| d.short());
+            let digest = read
+                .digest
+                .map_or_else(|| "(nothing found)".to_owned(), |d| d.short());
             (read.key.to_string(), digest)
         });
         let lineage = planned.key.lineage;
@@ -98,7 +100,10 @@ impl Session {
                 .collect(),
             reads: reads.collect(),
             cutoff: cutoff(one, at),
-            history: self.cache.as_ref().map_or_else(Vec::new, |cache| history(cache, &lineage)),
+            history: self
+                .cache
+                .as_ref()
+                .map_or_else(Vec::new, |cache| history(cache, &lineage)),
         }
     }
 }
@@ -117,13 +122,17 @@ fn causes(one: &Prepared, at: StepIx, path: &mut Vec<StepIx>) -> Vec<Cause> {
                 let behind = match reason {
                     DirtyReason::ReadChanged { by: Some(by), .. } => Some(*by),
                     DirtyReason::GroupMember { other, .. }
-                    | DirtyReason::StateLost { needed_by: other, .. } => {
-                        plan.position(other.as_str())
-                    }
+                    | DirtyReason::StateLost {
+                        needed_by: other, ..
+                    } => plan.position(other.as_str()),
                     _ => None,
                 };
                 let then = behind.map_or_else(Vec::new, |by| causes(one, by, path));
-                Cause { step: id(at), reason: reason.clone(), then }
+                Cause {
+                    step: id(at),
+                    reason: reason.clone(),
+                    then,
+                }
             })
             .collect(),
         Forecasted::Waits { on } => causes(one, *on, path),
@@ -136,11 +145,18 @@ fn causes(one: &Prepared, at: StepIx, path: &mut Vec<StepIx>) -> Vec<Cause> {
 /// Returns why a hit holds although a step that it reads from ran later.
 fn cutoff(one: &Prepared, at: StepIx) -> Option<String> {
     let plan = &one.job.plan;
-    let Forecasted::Hit(mine) = &one.forecast.steps[at.at()] else { return None };
-    let later = plan.graph.steps().filter(|&other| plan.graph.is_ancestor(other, at));
+    let Forecasted::Hit(mine) = &one.forecast.steps[at.at()] else {
+        return None;
+    };
+    let later = plan
+        .graph
+        .steps()
+        .filter(|&other| plan.graph.is_ancestor(other, at));
     let mut said = Vec::new();
     for other in later {
-        let Forecasted::Hit(theirs) = &one.forecast.steps[other.at()] else { continue };
+        let Forecasted::Hit(theirs) = &one.forecast.steps[other.at()] else {
+            continue;
+        };
         if theirs.made.started_us <= mine.made.started_us {
             continue;
         }
@@ -163,22 +179,28 @@ fn cutoff(one: &Prepared, at: StepIx) -> Option<String> {
 fn gives(trace: &crate::rebuild::Trace, read: &ReadKey) -> bool {
     use crate::context::{Lookup, Place};
     match read {
-        ReadKey::State(resource) | ReadKey::Group(resource) => {
-            trace.output.effects.iter().any(|effect| effect.resource == *resource)
-        }
+        ReadKey::State(resource) | ReadKey::Group(resource) => trace
+            .output
+            .effects
+            .iter()
+            .any(|effect| effect.resource == *resource),
         ReadKey::GroupRun => false,
-        ReadKey::Lookup(lookup) => trace.output.entries.iter().any(|entry| {
-            match (lookup, &entry.place) {
-                (Lookup::Env(a), Place::Env(b))
-                | (Lookup::Agent(a), Place::Agent(b))
-                | (Lookup::Sandbox(a), Place::Sandbox(b))
-                | (Lookup::Prompt(a), Place::Prompt(b)) => a == b,
-                (Lookup::Metadata(a), Place::Set(b) | Place::Append(b)) => {
-                    let n = a.len().min(b.len());
-                    a[..n] == b[..n]
-                }
-                _ => false,
-            }
-        }),
+        ReadKey::Lookup(lookup) => {
+            trace
+                .output
+                .entries
+                .iter()
+                .any(|entry| match (lookup, &entry.place) {
+                    (Lookup::Env(a), Place::Env(b))
+                    | (Lookup::Agent(a), Place::Agent(b))
+                    | (Lookup::Sandbox(a), Place::Sandbox(b))
+                    | (Lookup::Prompt(a), Place::Prompt(b)) => a == b,
+                    (Lookup::Metadata(a), Place::Set(b) | Place::Append(b)) => {
+                        let n = a.len().min(b.len());
+                        a[..n] == b[..n]
+                    }
+                    _ => false,
+                })
+        }
     }
 }

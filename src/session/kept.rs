@@ -125,7 +125,11 @@ impl Kept {
     ) {
         self.tools.retain(|tool| tool.name != name);
         let (name, version) = (name.to_owned(), version.to_owned());
-        self.tools.push(Tool { name, program, version });
+        self.tools.push(Tool {
+            name,
+            program,
+            version,
+        });
         self.changed = true;
     }
 
@@ -153,7 +157,9 @@ impl Kept {
             return same;
         }
         let (path, stamp) = &self.files[at];
-        let same = system.metadata(path).is_ok_and(|metadata| metadata.stamp == *stamp);
+        let same = system
+            .metadata(path)
+            .is_ok_and(|metadata| metadata.stamp == *stamp);
         self.seen[at] = Some(same);
         same
     }
@@ -180,8 +186,14 @@ impl Kept {
     ) -> Option<KeptTask> {
         let folder = self.folders.iter().find(|folder| folder.root == root)?;
         let of_name = folder.results.get(name)?;
-        let task = of_name.iter().find(|task| task.setting == *setting)?.clone();
-        task.sources.iter().all(|file| self.is_same(system, *file)).then_some(task)
+        let task = of_name
+            .iter()
+            .find(|task| task.setting == *setting)?
+            .clone();
+        task.sources
+            .iter()
+            .all(|file| self.is_same(system, *file))
+            .then_some(task)
     }
 
     /// Remembers the listing of a folder; `false` where it may have changed since, unnoticed.
@@ -192,16 +204,19 @@ impl Kept {
         read_us: i64,
         tasks: Vec<(String, String)>,
     ) -> bool {
-        let settled =
-            watched.iter().all(|(_, stamp)| is_settled(stamp, i128::from(read_us) * 1000));
+        let settled = watched
+            .iter()
+            .all(|(_, stamp)| is_settled(stamp, i128::from(read_us) * 1000));
         if !settled {
             let before = self.folders.len();
             self.folders.retain(|folder| folder.root != root);
             self.changed |= self.folders.len() != before;
             return false;
         }
-        let watched: Vec<FileIx> =
-            watched.iter().map(|(path, stamp)| self.file(path, *stamp)).collect();
+        let watched: Vec<FileIx> = watched
+            .iter()
+            .map(|(path, stamp)| self.file(path, *stamp))
+            .collect();
         match self.folders.iter_mut().find(|folder| folder.root == root) {
             Some(folder) => {
                 self.changed |= folder.watched != watched || folder.tasks != tasks;
@@ -211,7 +226,12 @@ impl Kept {
             None => {
                 let root = root.to_path_buf();
                 let results = BTreeMap::new();
-                self.folders.push(KeptFolder { root, watched, tasks, results });
+                self.folders.push(KeptFolder {
+                    root,
+                    watched,
+                    tasks,
+                    results,
+                });
                 self.changed = true;
             }
         }
@@ -227,12 +247,22 @@ impl Kept {
         read_us: i64,
     ) {
         self.forget_task(root, &task.name, &task.setting);
-        if !sources.iter().all(|(_, stamp)| is_settled(stamp, i128::from(read_us) * 1000)) {
+        if !sources
+            .iter()
+            .all(|(_, stamp)| is_settled(stamp, i128::from(read_us) * 1000))
+        {
             return;
         }
-        task.sources = sources.iter().map(|(path, stamp)| self.file(path, *stamp)).collect();
+        task.sources = sources
+            .iter()
+            .map(|(path, stamp)| self.file(path, *stamp))
+            .collect();
         if let Some(folder) = self.folders.iter_mut().find(|folder| folder.root == root) {
-            folder.results.entry(task.name.clone()).or_default().push(task);
+            folder
+                .results
+                .entry(task.name.clone())
+                .or_default()
+                .push(task);
             self.changed = true;
         }
     }
@@ -240,7 +270,9 @@ impl Kept {
     /// Forgets a task.
     pub(super) fn forget_task(&mut self, root: &Path, name: &str, setting: &Digest) {
         if let Some(folder) = self.folders.iter_mut().find(|folder| folder.root == root) {
-            let Some(of_name) = folder.results.get_mut(name) else { return };
+            let Some(of_name) = folder.results.get_mut(name) else {
+                return;
+            };
             let before = of_name.len();
             of_name.retain(|task| task.setting != *setting);
             self.changed |= of_name.len() != before;

@@ -4,14 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use salsa::Setter;
-
 use super::{RunOptions, SeedRow, Session, SessionError};
 use crate::diagnostic::{Diagnostic, nearest};
 use crate::digest::{Digest, Digester};
 use crate::engine::{Store, TaskJob};
 use crate::graph::StepIx;
-use crate::plan::{self, ArtifactInput, FolderInput, Setting, SettingInput, TaskInput};
+use crate::plan::{self, ArtifactInput, FolderInput, Setter, Setting, SettingInput, TaskInput};
 use crate::rebuild::DirtyReason;
 use crate::schedule::{self, Forecast, StepPart, TaskPlan};
 use crate::step::Step;
@@ -74,11 +72,19 @@ impl Session {
             }
             let folder = Arc::new(folder);
             let input = FolderInput::new(&self.db, folder.clone(), BTreeMap::new());
-            let loaded =
-                Loaded { folder, faults, input, tasks: BTreeMap::new(), watched, read_us };
+            let loaded = Loaded {
+                folder,
+                faults,
+                input,
+                tasks: BTreeMap::new(),
+                watched,
+                read_us,
+            };
             self.folders.insert(at, loaded);
         }
-        self.folders.get_mut(&at).expect("bug: the folder was put in just now")
+        self.folders
+            .get_mut(&at)
+            .expect("bug: the folder was put in just now")
     }
 
     /// Reads a task file, unless it is there.
@@ -89,12 +95,20 @@ impl Session {
         }
         let folder = loaded.input;
         let read_us = self.system.now_us();
-        let before = self.system.metadata(&entry.path).map(|metadata| metadata.stamp);
+        let before = self
+            .system
+            .metadata(&entry.path)
+            .map(|metadata| metadata.stamp);
         let (source, faults) =
             folder::read_source(self.system.as_ref(), &entry.path, &entry.shown)?;
         let stamp = before.unwrap_or_default();
         let input = TaskInput::new(&self.db, entry.name.clone(), source, folder);
-        let task = LoadedTask { input, stamp: (entry.path.clone(), stamp), read_us, faults };
+        let task = LoadedTask {
+            input,
+            stamp: (entry.path.clone(), stamp),
+            read_us,
+            faults,
+        };
         self.load_folder(at).tasks.insert(entry.name.clone(), task);
         Ok(input)
     }
@@ -139,7 +153,7 @@ impl Session {
                 }
             }
             for eval in &folder.evals {
-                if options.evals.iter().any(|wanted| *wanted == eval.name) {
+                if options.evals.contains(&eval.name) {
                     missing_evals.retain(|wanted| **wanted != eval.name);
                     for task in &eval.tasks {
                         if let Some(shown) = shown_of(&task.name) {
@@ -178,7 +192,10 @@ impl Session {
 
     /// Returns the faults of the folders that were read.
     pub(super) fn folder_faults(&self) -> Vec<Diagnostic> {
-        self.folders.values().flat_map(|loaded| loaded.faults.clone()).collect()
+        self.folders
+            .values()
+            .flat_map(|loaded| loaded.faults.clone())
+            .collect()
     }
 
     /// Returns what a unit's steps see of the run, without what only some steps need.
@@ -193,18 +210,25 @@ impl Session {
     /// Returns the digest of all that a unit's results depend on besides its files.
     pub(super) fn setting_digest(&self, overrides: &Overrides, isolation: &str) -> Digest {
         let mut digester = Digester::new("setting");
-        digester.text(env!("CARGO_PKG_VERSION")).digest(&self.config_digest).text(isolation);
+        digester
+            .text(env!("CARGO_PKG_VERSION"))
+            .digest(&self.config_digest)
+            .text(isolation);
         for (key, value) in &overrides.seed {
             digester.text(key).text(value);
         }
         digester.value(&crate::json::Value::Object(overrides.user.clone()));
         digester.number(overrides.sample.into());
         for step_type in self.registry.0 {
-            digester.text(step_type.name).number(step_type.version.into());
+            digester
+                .text(step_type.name)
+                .number(step_type.version.into());
         }
         for name in &self.config.sandbox.pass_variables {
             let value = self.system.variable(name);
-            digester.text(name).maybe(value.map(|v| Digest::of_bytes(v.as_bytes())).as_ref());
+            digester
+                .text(name)
+                .maybe(value.map(|v| Digest::of_bytes(v.as_bytes())).as_ref());
         }
         digester.finish()
     }
@@ -255,8 +279,9 @@ impl Session {
             let overrides = self.overrides(&unit, options);
             let digest = self.setting_digest(&overrides, isolation);
             let variables = self.config.sandbox.pass_variables.iter();
-            let variables =
-                variables.map(|name| (name.clone(), self.system.variable(name))).collect();
+            let variables = variables
+                .map(|name| (name.clone(), self.system.variable(name)))
+                .collect();
             let mut setting = Setting {
                 overrides,
                 config: self.config.clone(),
@@ -265,9 +290,11 @@ impl Session {
                 variables,
             };
             let mut handle = self.setting_input(setting.clone());
-            let needs_tools = tools.is_none() && self.steps_of(input, handle).iter().any(|step| {
-                step.as_ref().is_some_and(|step| !step.tools().is_empty())
-            });
+            let needs_tools = tools.is_none()
+                && self
+                    .steps_of(input, handle)
+                    .iter()
+                    .any(|step| step.as_ref().is_some_and(|step| !step.tools().is_empty()));
             if needs_tools {
                 let found = self.tools(&tool_names);
                 setting.tools = found.clone();
@@ -306,7 +333,9 @@ impl Session {
 
     fn steps_of(&self, input: TaskInput, setting: SettingInput) -> Vec<Option<Arc<dyn Step>>> {
         let n = plan::task(&self.db, input, setting).steps.len() as u32;
-        (0..n).map(|at| plan::built(&self.db, input, setting, at).step.clone()).collect()
+        (0..n)
+            .map(|at| plan::built(&self.db, input, setting, at).step.clone())
+            .collect()
     }
 
     fn prepare_one(
@@ -318,8 +347,11 @@ impl Session {
         store: &Store,
         digest: Digest,
     ) -> Result<Prepared, SessionError> {
-        let steps: Vec<Arc<dyn Step>> =
-            self.steps_of(input, setting).into_iter().flatten().collect();
+        let steps: Vec<Arc<dyn Step>> = self
+            .steps_of(input, setting)
+            .into_iter()
+            .flatten()
+            .collect();
         let mut sources = Vec::new();
         let mut read_us = i64::MAX;
         let mut stamps: HashMap<PathBuf, Stamp> = HashMap::new();
@@ -329,7 +361,9 @@ impl Session {
             let mut used = Vec::new();
             for artifact in step.artifacts() {
                 let folder = self.load_folder(unit.folder).folder.clone();
-                let Some(found) = folder.artifact(&artifact.name) else { continue };
+                let Some(found) = folder.artifact(&artifact.name) else {
+                    continue;
+                };
                 read_us = read_us.min(self.system.now_us());
                 for file in &found.files {
                     if let Ok(metadata) = self.system.metadata(&file.source) {
@@ -341,13 +375,11 @@ impl Session {
                     }
                 }
                 folders.push(found.folder.clone());
-                let content =
-                    plan::hash_content(self.system.as_ref(), &mut self.memo, found).map_err(
-                        |(path, error)| {
-                            let text = format!("`{path}` cannot be read: {error}");
-                            SessionError::Faults(vec![Diagnostic::error("unreadable", text)])
-                        },
-                    )?;
+                let content = plan::hash_content(self.system.as_ref(), &mut self.memo, found)
+                    .map_err(|(path, error)| {
+                        let text = format!("`{path}` cannot be read: {error}");
+                        SessionError::Faults(vec![Diagnostic::error("unreadable", text)])
+                    })?;
                 self.set_content(unit.folder, &found.name, content.clone());
                 used.push(content);
             }
@@ -386,7 +418,15 @@ impl Session {
             stamps: Arc::new(stamps),
         };
         let warnings = Vec::new();
-        Ok(Prepared { unit, job, forecast, sources, read_us, setting: digest, warnings })
+        Ok(Prepared {
+            unit,
+            job,
+            forecast,
+            sources,
+            read_us,
+            setting: digest,
+            warnings,
+        })
     }
 
     fn set_content(&mut self, at: usize, name: &str, content: Arc<crate::step::Content>) {
@@ -427,7 +467,11 @@ pub(super) fn default_tasks(folder: &TaskFolder) -> Vec<(String, String)> {
 fn units(chosen: Vec<(usize, String, String)>, options: &RunOptions) -> Vec<Unit> {
     let samples = options.samples.max(1);
     let plain = [SeedRow::default()];
-    let seeds = if options.seeds.is_empty() { &plain[..] } else { &options.seeds[..] };
+    let seeds = if options.seeds.is_empty() {
+        &plain[..]
+    } else {
+        &options.seeds[..]
+    };
     let mut units = Vec::new();
     for (folder, name, shown) in chosen {
         for seed in seeds {
@@ -482,7 +526,9 @@ fn apply_options(
     }
     for (wanted, only) in [(&options.until, false), (&options.only, true)] {
         let Some(wanted) = wanted else { continue };
-        let Some(step) = find_step(plan, unit, wanted)? else { continue };
+        let Some(step) = find_step(plan, unit, wanted)? else {
+            continue;
+        };
         let needed = plan.graph.ancestors(step);
         for &other in &all {
             if other != step && !needed[other.at()] {
@@ -496,7 +542,11 @@ fn apply_options(
         }
     }
     if options.cached_only {
-        for step in plan.steps.iter_mut().filter(|step| step.part == StepPart::Free) {
+        for step in plan
+            .steps
+            .iter_mut()
+            .filter(|step| step.part == StepPart::Free)
+        {
             step.part = StepPart::CachedOnly;
         }
     }

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use super::kept::KeptTask;
 use super::load::{Prepared, Unit};
 use super::{
-    RunOptions, RunSummary, SeedRow, Session, SessionError, StepForecast, StepVerdict, TaskForecast,
-    TaskGraph, TaskSummary,
+    RunOptions, RunSummary, SeedRow, Session, SessionError, StepForecast, StepVerdict,
+    TaskForecast, TaskGraph, TaskSummary,
 };
 use crate::context::{Entry, Place, fold_to_json};
 use crate::diagnostic::Diagnostic;
@@ -39,7 +39,9 @@ impl Held {
 
 /// Makes the runtime of a run.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, SessionError> {
-    let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+    let threads = std::thread::available_parallelism()
+        .map_or(2, usize::from)
+        .clamp(2, 8);
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
         .enable_all()
@@ -48,7 +50,7 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, SessionError> {
 }
 
 enum Planned {
-    Unchanged(KeptTask),
+    Unchanged(Box<KeptTask>),
     Look,
 }
 
@@ -141,7 +143,10 @@ impl Session {
             .chain(prepared.iter().flat_map(|one| one.warnings.clone()))
             .collect();
 
-        tell(Told::Event(RunEvent::RunStarted { run: run.clone(), tasks: looked.len() }));
+        tell(Told::Event(RunEvent::RunStarted {
+            run: run.clone(),
+            tasks: looked.len(),
+        }));
         let mut notices: Vec<String> = self.cache_error.take().into_iter().collect();
         if any_to_look {
             notices.extend(self.reap());
@@ -188,10 +193,14 @@ impl Session {
             }
             if options.keep && !cancelled {
                 let up = runtime.block_on(provisioner.left_up());
-                left_up.extend(up.iter().map(|one| {
-                    format!("{}: folder {}", one.resource, one.folder.display())
-                }));
-                held = Some(Held { runtime, provisioner });
+                left_up.extend(
+                    up.iter()
+                        .map(|one| format!("{}: folder {}", one.resource, one.folder.display())),
+                );
+                held = Some(Held {
+                    runtime,
+                    provisioner,
+                });
             } else if let Err(text) = runtime.block_on(provisioner.close()) {
                 tell(Told::Event(RunEvent::Notice { text }));
             }
@@ -200,16 +209,30 @@ impl Session {
         let mut tally = Tally::default();
         tasks.iter().for_each(|task| tally.add(&task.tally));
         let took_us = self.system.now_us().saturating_sub(began_us).max(0) as u64;
-        tell(Told::Event(RunEvent::RunFinished { cancelled, tally, took_us }));
+        tell(Told::Event(RunEvent::RunFinished {
+            cancelled,
+            tally,
+            took_us,
+        }));
         self.write_kept();
-        Ok(RunSummary { run, tasks, tally, cancelled, warnings, left_up, held })
+        Ok(RunSummary {
+            run,
+            tasks,
+            tally,
+            cancelled,
+            warnings,
+            left_up,
+            held,
+        })
     }
 
     /// Keeps the cache below its limits, when it is time and nobody else uses it.
     fn collect_garbage(&self) -> Option<String> {
         let cache = self.cache.as_ref().filter(|cache| cache.is_gc_due())?;
-        let options =
-            aebuild_cache::GcOptions { wait: std::time::Duration::ZERO, is_dry_run: false };
+        let options = aebuild_cache::GcOptions {
+            wait: std::time::Duration::ZERO,
+            is_dry_run: false,
+        };
         match cache.gc(options) {
             // Others who use the cache now will come by here too.
             Ok(_) | Err(aebuild_cache::UpkeepError::Busy { .. }) => None,
@@ -225,8 +248,16 @@ impl Session {
             run: run.to_owned(),
             jobs,
             task_jobs: (self.config.run.task_jobs as usize).max(jobs.min(64)),
-            secrets: self.passed_variables().into_iter().map(|(_, value)| value).collect(),
-            step_timeout: self.config.run.step_timeout_seconds.map(std::time::Duration::from_secs),
+            secrets: self
+                .passed_variables()
+                .into_iter()
+                .map(|(_, value)| value)
+                .collect(),
+            step_timeout: self
+                .config
+                .run
+                .step_timeout_seconds
+                .map(std::time::Duration::from_secs),
         }
     }
 
@@ -262,7 +293,10 @@ impl Session {
             let kept = plain
                 .then(|| self.kept.task(system.as_ref(), &root, &unit.name, &setting))
                 .flatten();
-            looked.push((unit, kept.map_or(Planned::Look, Planned::Unchanged)));
+            looked.push((
+                unit,
+                kept.map_or(Planned::Look, |task| Planned::Unchanged(Box::new(task))),
+            ));
         }
         self.drop_lost(&mut looked);
         looked
@@ -270,7 +304,9 @@ impl Session {
 
     /// Looks again at units whose records or blobs the cache has lost.
     fn drop_lost(&self, looked: &mut [(Unit, Planned)]) {
-        let Some(cache) = self.cache.as_ref() else { return };
+        let Some(cache) = self.cache.as_ref() else {
+            return;
+        };
         let mut places = Vec::new();
         let mut blobs: HashMap<BlobRef, bool> = HashMap::new();
         for (_, planned) in looked.iter() {
@@ -299,18 +335,29 @@ impl Session {
         match crate::provider::local::LocalSandboxes::reap_orphans(&self.live_folder()) {
             Ok(reaped) if reaped.is_empty() => Vec::new(),
             Ok(reaped) => {
-                vec![format!("cleaned up after {} that did not end well", count(reaped.len(), "run"))]
+                vec![format!(
+                    "cleaned up after {} that did not end well",
+                    count(reaped.len(), "run")
+                )]
             }
-            Err(error) => vec![format!("what earlier runs left cannot be cleaned up: {error}")],
+            Err(error) => vec![format!(
+                "what earlier runs left cannot be cleaned up: {error}"
+            )],
         }
     }
 
     /// Gives a task's context what the run starts with.
     fn add_initial(&self, one: &mut Prepared, options: &RunOptions, run: &str) {
         let set = |path: &[&str], value: Value| {
-            Entry::data(Place::Set(path.iter().map(|&part| part.to_owned()).collect()), value)
+            Entry::data(
+                Place::Set(path.iter().map(|&part| part.to_owned()).collect()),
+                value,
+            )
         };
-        let folder = self.folders.get(&one.unit.folder).map(|loaded| loaded.folder.name.clone());
+        let folder = self
+            .folders
+            .get(&one.unit.folder)
+            .map(|loaded| loaded.folder.name.clone());
         let id = format!("@local/{}/{}", folder.unwrap_or_default(), one.unit.name);
         let mut entries = vec![
             set(&["run_group_id"], json!(run)),
@@ -347,7 +394,7 @@ impl Session {
                     let steps = (kept.steps + kept.deferred) as usize;
                     let task = unit.shown.clone();
                     tell(Told::Event(RunEvent::TaskUnchanged { task, steps }));
-                    let summary = unchanged_summary(unit, kept);
+                    let summary = unchanged_summary(unit, *kept);
                     tell(Told::Event(RunEvent::TaskFinished {
                         task: summary.shown.clone(),
                         outcome: summary.outcome,
@@ -359,7 +406,9 @@ impl Session {
                     tasks.push(summary);
                 }
                 Planned::Look => {
-                    let Some((one, result)) = fresh.next() else { continue };
+                    let Some((one, result)) = fresh.next() else {
+                        continue;
+                    };
                     self.remember(&one, &result, options, run);
                     let context = fold_to_json(&result.outputs);
                     tasks.push(TaskSummary {
@@ -386,7 +435,8 @@ impl Session {
             let root = &self.located[*at].root;
             if loaded.faults.is_empty() && self.located[*at].lone.is_none() {
                 let tasks = super::load::default_tasks(&loaded.folder);
-                self.kept.set_folder(root, &loaded.watched, loaded.read_us, tasks);
+                self.kept
+                    .set_folder(root, &loaded.watched, loaded.read_us, tasks);
             }
         }
     }
@@ -417,7 +467,9 @@ impl Session {
     }
 
     pub(super) fn write_kept(&mut self) {
-        let Some(bytes) = self.kept.to_write() else { return };
+        let Some(bytes) = self.kept.to_write() else {
+            return;
+        };
         let folder = self.state_folder();
         let temp = folder.join(format!("kept.{}", std::process::id()));
         // What cannot be remembered is looked at again.
@@ -460,7 +512,11 @@ fn unchanged_summary(unit: Unit, kept: KeptTask) -> TaskSummary {
 
 /// Returns a number with its noun.
 pub(super) fn count(n: usize, noun: &str) -> String {
-    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+    if n == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{n} {noun}s")
+    }
 }
 
 pub(super) fn task_forecast(one: &Prepared) -> TaskForecast {
@@ -475,16 +531,23 @@ pub(super) fn task_forecast(one: &Prepared) -> TaskForecast {
             last_took_us: planned.previous.as_ref().map(|trace| trace.made.took_us),
         }
     });
-    TaskForecast { shown: one.unit.shown.clone(), steps: steps.collect() }
+    TaskForecast {
+        shown: one.unit.shown.clone(),
+        steps: steps.collect(),
+    }
 }
 
 pub(super) fn verdict(one: &Prepared, at: crate::graph::StepIx) -> StepVerdict {
     match &one.forecast.steps[at.at()] {
-        Forecasted::Hit(trace) => StepVerdict::Hit { made_by: trace.made.run.clone() },
-        Forecasted::Dirty(because) => StepVerdict::Dirty { because: because.clone() },
-        Forecasted::Waits { on } => {
-            StepVerdict::Waits { on: one.job.plan.steps[on.at()].id.clone() }
-        }
+        Forecasted::Hit(trace) => StepVerdict::Hit {
+            made_by: trace.made.run.clone(),
+        },
+        Forecasted::Dirty(because) => StepVerdict::Dirty {
+            because: because.clone(),
+        },
+        Forecasted::Waits { on } => StepVerdict::Waits {
+            on: one.job.plan.steps[on.at()].id.clone(),
+        },
         Forecasted::Deferred => StepVerdict::Deferred,
         Forecasted::LeftOut => StepVerdict::LeftOut,
     }
@@ -506,5 +569,8 @@ fn task_graph(job: &TaskJob) -> TaskGraph {
         let edges = on.iter().map(|&other| id(other)).collect();
         steps.push((id(at.at()), plan.steps[at.at()].kind, edges));
     }
-    TaskGraph { shown: job.shown.clone(), steps }
+    TaskGraph {
+        shown: job.shown.clone(),
+        steps,
+    }
 }

@@ -20,8 +20,14 @@ use crate::task::folder;
 pub(super) const STATE_FOLDER: &str = ".aebuild";
 
 /// Where sandboxes look for programs.
-const SANDBOX_PATH: [&str; 6] =
-    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+const SANDBOX_PATH: [&str; 6] = [
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+];
 
 impl Session {
     /// Opens task folders: finds them, reads the configuration, opens the cache.
@@ -34,7 +40,9 @@ impl Session {
         if !faults.is_empty() {
             return Err(SessionError::Faults(faults));
         }
-        let first = located.first().map_or_else(|| PathBuf::from("."), |one| one.root.clone());
+        let first = located
+            .first()
+            .map_or_else(|| PathBuf::from("."), |one| one.root.clone());
         let first = system.canonical(&first).unwrap_or(first);
         let (workspace, config, warnings, config_digest) =
             read_config(system.as_ref(), &first, &options, &located)?;
@@ -167,7 +175,9 @@ impl Session {
     /// Returns the variables of this machine that the configuration passes on, as far as they are set.
     pub fn passed_variables(&self) -> Vec<(String, String)> {
         let names = self.config.sandbox.pass_variables.iter();
-        names.filter_map(|name| Some((name.clone(), self.system.variable(name)?))).collect()
+        names
+            .filter_map(|name| Some((name.clone(), self.system.variable(name)?)))
+            .collect()
     }
 
     /// Returns how sandboxes are walled off here; found out once and kept with the stamp of the program.
@@ -178,7 +188,11 @@ impl Session {
         let program = find_program(self.system.as_ref(), "bwrap");
         let wanted = format!("isolation {:?}", self.wanted());
         if let Some(known) = self.kept.tool(&wanted, program.as_ref()) {
-            return Ok(if known == "bubblewrap" { "bubblewrap" } else { "none" });
+            return Ok(if known == "bubblewrap" {
+                "bubblewrap"
+            } else {
+                "none"
+            });
         }
         let made = LocalSandboxes::new(self.live_folder(), &format!("{run}-trial"), self.wanted())
             .map_err(|error| SessionError::World(error.to_string()))?;
@@ -217,10 +231,14 @@ impl Session {
 
 /// Finds a program where sandboxes look for it.
 fn find_program(system: &dyn System, name: &str) -> Option<(PathBuf, Stamp)> {
-    SANDBOX_PATH.iter().map(|folder| Path::new(folder).join(name)).find_map(|path| {
-        let metadata = system.metadata(&path).ok()?;
-        (metadata.kind == FileKind::File && metadata.executable).then_some((path, metadata.stamp))
-    })
+    SANDBOX_PATH
+        .iter()
+        .map(|folder| Path::new(folder).join(name))
+        .find_map(|path| {
+            let metadata = system.metadata(&path).ok()?;
+            (metadata.kind == FileKind::File && metadata.executable)
+                .then_some((path, metadata.stamp))
+        })
 }
 
 type Configured = (PathBuf, Config, Vec<crate::diagnostic::Diagnostic>, Digest);
@@ -237,10 +255,18 @@ fn read_config(
             [one] if located.len() > 1 => system.canonical(one).ok(),
             _ => None,
         };
-        let workspace = named.unwrap_or_else(|| first.to_path_buf());
+        let named = named.unwrap_or_else(|| first.to_path_buf());
+        // Runs belong to where the user works, if that holds what was named.
+        let here = system
+            .current_folder()
+            .and_then(|here| system.canonical(&here))
+            .ok();
+        let workspace = here.filter(|here| named.starts_with(here)).unwrap_or(named);
         return Ok((workspace, Config::default(), Vec::new(), digester.finish()));
     };
-    let shown = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let shown = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
     let shown = shown.unwrap_or_else(|| config::FILE_NAME.to_owned());
     let bytes = system
         .read(&path, folder::MAX_FILE_BYTES)
@@ -255,4 +281,3 @@ fn read_config(
     let workspace = path.parent().unwrap_or(Path::new("/")).to_path_buf();
     Ok((workspace, config, faults, digester.finish()))
 }
-

@@ -52,7 +52,9 @@ impl Session {
                 if record.action != conflict.action || record.kind != TRACE {
                     continue;
                 }
-                let Some(trace) = rebuild::decode(&record.payload) else { continue };
+                let Some(trace) = rebuild::decode(&record.payload) else {
+                    continue;
+                };
                 step.clone_from(&trace.made.step);
                 outputs.push((Digest::from_bytes(record.output), trace.made.run.clone()));
                 traces.push(trace);
@@ -60,15 +62,21 @@ impl Session {
             outputs.reverse();
             let differs = match &traces[..] {
                 [first, others @ ..] => {
-                    let mut names: Vec<String> =
-                        others.iter().flat_map(|other| differences(first, other)).collect();
+                    let mut names: Vec<String> = others
+                        .iter()
+                        .flat_map(|other| differences(first, other))
+                        .collect();
                     names.sort();
                     names.dedup();
                     names
                 }
                 [] => Vec::new(),
             };
-            found.push(Nondeterminism { step, outputs, differs });
+            found.push(Nondeterminism {
+                step,
+                outputs,
+                differs,
+            });
         }
         found.sort_by(|a, b| a.step.cmp(&b.step));
         Ok(found)
@@ -78,7 +86,11 @@ impl Session {
 fn differences(one: &rebuild::Trace, other: &rebuild::Trace) -> Vec<String> {
     let mut names = Vec::new();
     for entry in &one.output.entries {
-        let twin = other.output.entries.iter().find(|twin| twin.place == entry.place);
+        let twin = other
+            .output
+            .entries
+            .iter()
+            .find(|twin| twin.place == entry.place);
         if twin.is_none_or(|twin| twin.digest != entry.digest) {
             names.push(match entry.place.metadata_path() {
                 Some(path) => format!("metadata `{}`", path.join(".")),
@@ -87,7 +99,11 @@ fn differences(one: &rebuild::Trace, other: &rebuild::Trace) -> Vec<String> {
         }
     }
     for effect in &one.output.effects {
-        let twin = other.output.effects.iter().find(|twin| twin.resource == effect.resource);
+        let twin = other
+            .output
+            .effects
+            .iter()
+            .find(|twin| twin.resource == effect.resource);
         if twin.is_none_or(|twin| twin.after != effect.after) {
             names.push(format!("state of {}", effect.resource));
         }
@@ -117,13 +133,16 @@ pub(super) fn history(cache: &Cache, lineage: &Digest) -> Vec<HistoryRow> {
             });
         }
         if record.kind == FAILURE
-            && let Ok(value) = serde_json::from_slice::<Value>(&record.payload)
+            && let Ok(value) = crate::json::from_slice::<Value>(&record.payload)
         {
             let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
             rows.push(HistoryRow {
                 run: text("run").to_owned(),
                 started_us: value.get("at").and_then(Value::as_i64).unwrap_or_default(),
-                took_us: value.get("took").and_then(Value::as_u64).unwrap_or_default(),
+                took_us: value
+                    .get("took")
+                    .and_then(Value::as_u64)
+                    .unwrap_or_default(),
                 output: None,
                 score: None,
                 error: Some(format!("{}: {}", text("error_type"), text("error"))),

@@ -279,7 +279,10 @@ impl DeploySandbox {
     /// Returns the policy that is in force: without one, everything may be reached.
     fn policy(&self) -> Value {
         let open = || json!({"mode": "allow_all", "allow_hosts": [], "allow_cidrs": []});
-        self.fields.network_policy.as_ref().map_or_else(open, |policy| json!(policy))
+        self.fields
+            .network_policy
+            .as_ref()
+            .map_or_else(open, |policy| json!(policy))
     }
 }
 

@@ -1,5 +1,10 @@
 //! A world for the tests of step types: sandboxes of files in memory, a store, a context.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests set up the world that the program sees"
+)]
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

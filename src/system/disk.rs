@@ -3,7 +3,10 @@
 //! Most of it is a name for one function of the standard library. [`Folder`] is for trees that somebody else may be
 //! changing meanwhile: everything is looked up below an open folder, and no link is ever followed.
 
-#![expect(clippy::disallowed_methods, reason = "this is the door that all others go through")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the door that all others go through"
+)]
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
@@ -357,4 +360,10 @@ impl Folder {
         names.sort();
         Ok(names)
     }
+}
+
+/// Returns the folders in which this process looks for programs.
+pub fn search_path() -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).collect()
 }

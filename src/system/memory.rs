@@ -37,7 +37,10 @@ impl MemorySystem {
         let mut state = self.state();
         state.revision += 1;
         let revision = state.revision;
-        let stored = Stored { bytes: bytes.as_ref().to_vec(), revision };
+        let stored = Stored {
+            bytes: bytes.as_ref().to_vec(),
+            revision,
+        };
         state.files.insert(path.as_ref().to_path_buf(), stored);
     }
 
@@ -61,12 +64,17 @@ impl MemorySystem {
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
 fn missing(path: &Path) -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, format!("{} does not exist", path.display()))
+    io::Error::new(
+        io::ErrorKind::NotFound,
+        format!("{} does not exist", path.display()),
+    )
 }
 
 impl System for MemorySystem {
@@ -92,9 +100,17 @@ impl System for MemorySystem {
                 inode: 1,
                 device: 1,
             };
-            return Ok(Metadata { kind: FileKind::File, executable: false, stamp });
+            return Ok(Metadata {
+                kind: FileKind::File,
+                executable: false,
+                stamp,
+            });
         }
-        if state.files.keys().any(|file| file != path && file.starts_with(path)) {
+        if state
+            .files
+            .keys()
+            .any(|file| file != path && file.starts_with(path))
+        {
             return Ok(Metadata {
                 kind: FileKind::Folder,
                 executable: true,
@@ -112,17 +128,27 @@ impl System for MemorySystem {
         let state = self.state();
         let mut entries: BTreeMap<OsString, FileKind> = BTreeMap::new();
         for file in state.files.keys() {
-            let Ok(rest) = file.strip_prefix(path) else { continue };
+            let Ok(rest) = file.strip_prefix(path) else {
+                continue;
+            };
             let mut components = rest.components();
-            let Some(first) = components.next() else { continue };
-            let kind =
-                if components.next().is_some() { FileKind::Folder } else { FileKind::File };
+            let Some(first) = components.next() else {
+                continue;
+            };
+            let kind = if components.next().is_some() {
+                FileKind::Folder
+            } else {
+                FileKind::File
+            };
             entries.insert(first.as_os_str().to_owned(), kind);
         }
         if entries.is_empty() {
             return Err(missing(path));
         }
-        Ok(entries.into_iter().map(|(name, kind)| FolderEntry { name, kind }).collect())
+        Ok(entries
+            .into_iter()
+            .map(|(name, kind)| FolderEntry { name, kind })
+            .collect())
     }
 
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {

@@ -1,6 +1,9 @@
 //! The real world.
 
-#![expect(clippy::disallowed_methods, reason = "this is the door that all others go through")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the door that all others go through"
+)]
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -17,10 +20,16 @@ pub struct OsSystem;
 const O_NONBLOCK: i32 = 0o4000;
 
 fn open(path: &Path) -> io::Result<(File, u64)> {
-    let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(O_NONBLOCK)
+        .open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        ));
     }
     Ok((file, metadata.len()))
 }
@@ -92,7 +101,10 @@ impl System for OsSystem {
             } else {
                 FileKind::Other
             };
-            entries.push(FolderEntry { name: entry.file_name(), kind });
+            entries.push(FolderEntry {
+                name: entry.file_name(),
+                kind,
+            });
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
@@ -134,7 +146,10 @@ impl System for OsSystem {
     }
 
     fn output_of(&self, program: &Path, args: &[&str]) -> io::Result<String> {
-        let output = std::process::Command::new(program).args(args).env_clear().output()?;
+        let output = std::process::Command::new(program)
+            .args(args)
+            .env_clear()
+            .output()?;
         let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.push_str(&String::from_utf8_lossy(&output.stderr));
         Ok(text)

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use super::parse::toml;
 use crate::diagnostic::{Diagnostic, Source};
 use crate::json::Node;
-use crate::task::Determinism;
 use crate::system::{FileKind, System};
+use crate::task::Determinism;
 
 pub use keys::{KEYS, KeyDoc, KeyKind, schema as keys_schema};
 

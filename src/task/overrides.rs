@@ -19,7 +19,11 @@ pub struct Overrides {
 impl Overrides {
     /// Returns the fields that `step_params` gives for a step.
     pub fn step_params(&self, step: &StepId) -> Option<&Map<String, Value>> {
-        self.user.get("step_params")?.as_object()?.get(step.as_str())?.as_object()
+        self.user
+            .get("step_params")?
+            .as_object()?
+            .get(step.as_str())?
+            .as_object()
     }
 
     /// Returns the task with seed values and per-run fields applied.
@@ -60,7 +64,9 @@ impl Overrides {
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.substitute_in(item)),
             Value::Object(members) => {
-                members.values_mut().for_each(|item| self.substitute_in(item));
+                members
+                    .values_mut()
+                    .for_each(|item| self.substitute_in(item));
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
@@ -98,7 +104,9 @@ mod tests {
     use crate::task::StepDecl;
 
     fn task(fields: Value) -> Task {
-        let Value::Object(fields) = fields else { panic!("fields are an object") };
+        let Value::Object(fields) = fields else {
+            panic!("fields are an object")
+        };
         let step = StepDecl {
             id: "check".into(),
             kind: "verify_sandbox".to_owned(),
@@ -107,25 +115,38 @@ mod tests {
             retry: None,
             fields,
         };
-        Task { name: "t".to_owned(), steps: vec![step] }
+        Task {
+            name: "t".to_owned(),
+            steps: vec![step],
+        }
     }
 
     #[test]
     fn a_seed_value_that_looks_like_a_placeholder_is_not_replaced_again() {
         let overrides = Overrides {
-            seed: [("a", "<b>"), ("b", "x")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+            seed: [("a", "<b>"), ("b", "x")]
+                .map(|(k, v)| (k.to_owned(), v.to_owned()))
+                .into(),
             ..Overrides::default()
         };
         let applied = overrides.apply(&task(json!({"cmd": ["<a> <b> <missing> a<b"]})));
-        assert_eq!(applied.steps[0].fields["cmd"], json!(["<b> x <missing> a<b"]));
+        assert_eq!(
+            applied.steps[0].fields["cmd"],
+            json!(["<b> x <missing> a<b"])
+        );
     }
 
     #[test]
     fn step_params_replace_fields_of_the_named_step_only() {
         let user = json!({"step_params": {"check": {"timeout": 5}, "other": {"timeout": 9}}});
-        let overrides =
-            Overrides { user: user.as_object().cloned().unwrap(), ..Overrides::default() };
+        let overrides = Overrides {
+            user: user.as_object().cloned().unwrap(),
+            ..Overrides::default()
+        };
         let applied = overrides.apply(&task(json!({"timeout": 1, "x": 2})));
-        assert_eq!(Value::Object(applied.steps[0].fields.clone()), json!({"timeout": 5, "x": 2}));
+        assert_eq!(
+            Value::Object(applied.steps[0].fields.clone()),
+            json!({"timeout": 5, "x": 2})
+        );
     }
 }

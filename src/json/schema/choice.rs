@@ -151,9 +151,9 @@ impl<'a> Checker<'a> {
         let span = Span::new(start, start + 1);
         let mut known = self.all_known(branches);
         let members = node.as_object().expect("bug: only objects are tagged");
-        let misspelt = members.iter().find(|member| {
-            nearest(&member.key, [tag]).is_some() && !known.has(&member.key)
-        });
+        let misspelt = members
+            .iter()
+            .find(|member| nearest(&member.key, [tag]).is_some() && !known.has(&member.key));
         let fault = Diagnostic::error(
             "missing-field",
             format!("{} lacks the field `{tag}`", self.subject()),

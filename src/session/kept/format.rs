@@ -87,7 +87,9 @@ impl<'a> Reader<'a> {
     }
 
     fn path(&mut self) -> Option<PathBuf> {
-        Some(PathBuf::from(std::ffi::OsString::from_vec(self.bytes()?.to_vec())))
+        Some(PathBuf::from(std::ffi::OsString::from_vec(
+            self.bytes()?.to_vec(),
+        )))
     }
 
     fn stamp(&mut self) -> Option<Stamp> {
@@ -124,10 +126,20 @@ impl<'a> Reader<'a> {
 pub(super) fn encode(kept: &Kept) -> Vec<u8> {
     let mut used = vec![false; kept.files.len()];
     for folder in &kept.folders {
-        let results = folder.results.values().flatten().flat_map(|task| &task.sources);
-        folder.watched.iter().chain(results).for_each(|file| used[file.0 as usize] = true);
+        let results = folder
+            .results
+            .values()
+            .flatten()
+            .flat_map(|task| &task.sources);
+        folder
+            .watched
+            .iter()
+            .chain(results)
+            .for_each(|file| used[file.0 as usize] = true);
     }
-    kept.digests.iter().for_each(|(file, _)| used[file.0 as usize] = true);
+    kept.digests
+        .iter()
+        .for_each(|(file, _)| used[file.0 as usize] = true);
     let mut place = vec![0; kept.files.len()];
     let mut files = Vec::new();
     for (at, file) in kept.files.iter().enumerate().filter(|(at, _)| used[*at]) {
@@ -213,7 +225,9 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Kept> {
     let tools = input.list(|input| {
         Some(Tool {
             name: input.text()?,
-            program: input.list(|input| Some((input.path()?, input.stamp()?)))?.pop(),
+            program: input
+                .list(|input| Some((input.path()?, input.stamp()?)))?
+                .pop(),
             version: input.text()?,
         })
     })?;
@@ -225,7 +239,12 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Kept> {
         for task in input.list(|input| read_task(input, n))? {
             results.entry(task.name.clone()).or_default().push(task);
         }
-        Some(KeptFolder { root, watched, tasks, results })
+        Some(KeptFolder {
+            root,
+            watched,
+            tasks,
+            results,
+        })
     })?;
     let by_path: HashMap<PathBuf, FileIx> = files
         .iter()
@@ -233,7 +252,15 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Kept> {
         .map(|(at, (path, _))| (path.clone(), FileIx(at as u32)))
         .collect();
     let seen = vec![None; n];
-    Some(Kept { files, digests, tools, folders, by_path, seen, changed: false })
+    Some(Kept {
+        files,
+        digests,
+        tools,
+        folders,
+        by_path,
+        seen,
+        changed: false,
+    })
 }
 
 fn read_task(input: &mut Reader<'_>, files: usize) -> Option<KeptTask> {
@@ -247,15 +274,25 @@ fn read_task(input: &mut Reader<'_>, files: usize) -> Option<KeptTask> {
         saved_us: input.u64()?,
         outcome: Outcome::from_words(&input.text()?)?,
         scores: input.list(|input| {
-            Some(Score { name: input.text()?, score: f64::from_bits(input.u64()?) })
+            Some(Score {
+                name: input.text()?,
+                score: f64::from_bits(input.u64()?),
+            })
         })?,
         run: input.text()?,
         places: input.list(|input| {
-            Some(Place { segment: input.u64()?, offset: input.u64()?, len: input.u32()? })
+            Some(Place {
+                segment: input.u64()?,
+                offset: input.u64()?,
+                len: input.u32()?,
+            })
         })?,
         blobs: input.list(|input| {
             let id = BlobId::from_bytes(input.take(32)?.try_into().ok()?);
-            Some(BlobRef { id, size: input.u64()? })
+            Some(BlobRef {
+                id,
+                size: input.u64()?,
+            })
         })?,
     })
 }
@@ -267,7 +304,13 @@ mod tests {
 
     fn example() -> Kept {
         let mut kept = Kept::default();
-        let stamp = Stamp { mtime_ns: 1, ctime_ns: 2, size: 3, inode: 4, device: 5 };
+        let stamp = Stamp {
+            mtime_ns: 1,
+            ctime_ns: 2,
+            size: 3,
+            inode: 4,
+            device: 5,
+        };
         let file = (PathBuf::from("/t/tasks/a.json"), stamp);
         let watched = [(PathBuf::from("/t/tasks"), stamp)];
         let tasks = vec![("a".to_owned(), "tasks/a.json".to_owned())];
@@ -281,10 +324,20 @@ mod tests {
             deferred: 2,
             saved_us: 3,
             outcome: Outcome::Passed,
-            scores: vec![Score { name: "v".to_owned(), score: 1.0 }],
+            scores: vec![Score {
+                name: "v".to_owned(),
+                score: 1.0,
+            }],
             run: "r".to_owned(),
-            places: vec![Place { segment: 1, offset: 2, len: 3 }],
-            blobs: vec![BlobRef { id: BlobId::of(b"x"), size: 1 }],
+            places: vec![Place {
+                segment: 1,
+                offset: 2,
+                len: 3,
+            }],
+            blobs: vec![BlobRef {
+                id: BlobId::of(b"x"),
+                size: 1,
+            }],
         };
         kept.set_task(Path::new("/t"), task, &[file], 1_000_000);
         kept.set_tool("python3", None, "absent");

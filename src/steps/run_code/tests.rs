@@ -1,3 +1,8 @@
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests set up the world that the program sees"
+)]
+
 use super::*;
 use crate::steps::testing::{FakeSandbox, FakeServices, build_step, exited, refused, run, show};
 use expect_test::expect;

@@ -7,8 +7,8 @@ use super::names::{composed, folded, looks_like, mixes_scripts};
 use super::places::Places;
 use super::step::clip;
 use crate::diagnostic::{Diagnostic, did_you_mean};
-use crate::task::StepIx;
 use crate::json::Span;
+use crate::task::StepIx;
 use crate::task::{DependsOn, StepDecl, Task};
 
 /// How many steps are visited in search of cycles; beyond it an edge that points forward is called just that.

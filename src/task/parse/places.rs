@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::diagnostic::Source;
-use crate::task::StepIx;
 use crate::json::{Node, NodeKind, Span};
+use crate::task::StepIx;
 
 /// The positions of a task in its file.
 #[derive(Clone, Debug, PartialEq)]

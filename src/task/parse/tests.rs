@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::diagnostic::concise::concise;
-use crate::task::StepIx;
 use crate::json::{Map, json};
+use crate::task::StepIx;
 use crate::task::{DependsOn, OnError};
 
 struct Types(Map<String, Value>);

@@ -1,0 +1,280 @@
+//! `aebuild run`: run what changed.
+
+use std::path::{Path, PathBuf};
+
+use super::select::{Choice, Selection, Variation};
+use super::signals::Signals;
+use super::{ExitStatus, Face, ProgressKind, SessionError, fault, plan};
+use crate::diagnostic::Diagnostic;
+use crate::event::{Outcome, RunEvent};
+use crate::json::{Map, Value};
+use crate::record::{TaskRecord, Writer, safe_name};
+use crate::report::{Paint, Progress, TaskLine, summary};
+use crate::session::{RunSummary, Session, TaskSummary, Told};
+use crate::system::disk;
+
+/// Run tasks: what is as it was hits, the rest runs
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    variation: Variation,
+    #[command(flatten)]
+    choice: Choice,
+    /// Look for nothing in the cache, and keep nothing in it
+    #[arg(long, conflicts_with = "cached_only")]
+    no_cache: bool,
+    /// Run so many steps at once [default: `run.jobs` of aebuild.toml, else the number of processors]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    jobs: Option<u32>,
+    /// Leave live things up after the run, until Ctrl-C
+    #[arg(long)]
+    keep: bool,
+    /// Write each event as a line of JSON to standard output
+    #[arg(long)]
+    json: bool,
+    /// Write the final context: of the only task, or of several by task; into an existing folder, a
+    /// file a task
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Fail where a score is below this [default: `score.min` of aebuild.toml, else none]
+    #[arg(long, value_name = "X", value_parser = min_score)]
+    min_score: Option<f64>,
+    /// Show what would run, and run nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+fn min_score(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(score) if (0.0..=1.0).contains(&score) => Ok(score),
+        _ => Err("write a number from 0 to 1".to_owned()),
+    }
+}
+
+/// Runs the command.
+pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, SessionError> {
+    let began_us = face.system.now_us();
+    let mut options = args.selection.options();
+    args.variation.add_to(&mut options, face)?;
+    args.choice.add_to(&mut options);
+    options.jobs = args.jobs.map(|jobs| jobs as usize);
+    options.keep = args.keep;
+    options.contexts = args.output.is_some();
+    if args.dry_run {
+        let mut session = face.open(args.selection.paths, args.no_cache)?;
+        return plan::show(&mut session, &options, face);
+    }
+    let mut signals = Signals::listen()
+        .map_err(|error| SessionError::World(format!("signals cannot be heard: {error}")))?;
+    let mut session = face.open(args.selection.paths, args.no_cache)?;
+    let min_score = args.min_score.or(session.config().score.min);
+    let kind = if args.json {
+        ProgressKind::Json
+    } else {
+        ProgressKind::Text
+    };
+
+    let mut teller = Teller::new(face, &session, kind, began_us);
+    let run = session.run(
+        &options,
+        &mut |told| teller.tell(told),
+        signals.wish.clone(),
+    );
+    let Teller {
+        progress,
+        record,
+        late,
+        ..
+    } = teller;
+    drop(progress);
+    let mut run = run?;
+    show_warnings(&run.warnings, face);
+    if !args.json {
+        let took_us = face.system.now_us().saturating_sub(began_us).max(0) as u64;
+        let lines: Vec<TaskLine<'_>> = run.tasks.iter().map(task_line).collect();
+        let text = summary(&lines, &run.tally, Some(took_us), &face.printer);
+        face.printer.out(&text);
+    }
+    face.printer.flush();
+    write_record(record, late, &run, &session, face);
+    if let Some(path) = &args.output {
+        write_output(path, &run.tasks)?;
+    }
+    if options.keep {
+        hold(&mut run, &mut signals, face);
+    }
+    Ok(status(&run, min_score, &signals, face))
+}
+
+/// Hands what a run tells to those who show and record it.
+struct Teller<'a> {
+    face: &'a mut Face,
+    progress: Progress,
+    record: Writer,
+    /// Logs that lie in the store and are fetched after the run.
+    late: Vec<(String, String, crate::session::Log)>,
+}
+
+impl<'a> Teller<'a> {
+    fn new(face: &'a mut Face, session: &Session, kind: ProgressKind, began_us: i64) -> Self {
+        let redactor = face.printer.redactor.clone();
+        let record = Writer::new(session.workspace(), face.words.clone(), began_us, redactor);
+        let progress = Progress::new(kind, &face.printer, began_us);
+        Teller {
+            face,
+            progress,
+            record,
+            late: Vec::new(),
+        }
+    }
+
+    fn tell(&mut self, told: Told) {
+        match told {
+            Told::Event(event) => {
+                let now_us = self.face.system.now_us();
+                self.record.event(&event, now_us);
+                self.progress.event(&event, now_us, &mut self.face.printer);
+                if matches!(event, RunEvent::RunFinished { .. }) {
+                    self.face.printer.flush();
+                }
+            }
+            Told::Log { task, step, log } => {
+                self.progress
+                    .log(&step, &log.inline, &mut self.face.printer);
+                if log.stored.is_some() {
+                    self.late.push((task, step, log));
+                } else {
+                    self.record.log(&task, &step, &log.inline);
+                }
+            }
+        }
+    }
+}
+
+fn task_line(task: &TaskSummary) -> TaskLine<'_> {
+    TaskLine {
+        task: &task.shown,
+        outcome: task.outcome,
+        scores: &task.scores,
+        failure: task.failure.as_deref(),
+    }
+}
+
+fn show_warnings(warnings: &[Diagnostic], face: &mut Face) {
+    fault::diagnostics(warnings, &mut face.printer);
+}
+
+fn write_record(
+    mut record: Writer,
+    late: Vec<(String, String, crate::session::Log)>,
+    run: &RunSummary,
+    session: &Session,
+    face: &mut Face,
+) {
+    for (task, step, log) in late {
+        if let Some(bytes) = session.log_bytes(&log) {
+            record.log(&task, &step, &bytes);
+        }
+    }
+    for task in &run.tasks {
+        if let Some(context) = task.context.as_ref().filter(|_| task.tally.ran > 0) {
+            record.context(&task.shown, context);
+        }
+    }
+    let tasks = run.tasks.iter().map(|task| TaskRecord {
+        task: task.shown.clone(),
+        outcome: task.outcome,
+        scores: task.scores.clone(),
+        failure: task.failure.clone(),
+        tally: task.tally,
+        unchanged: task.unchanged,
+    });
+    let now_us = face.system.now_us();
+    let written = record
+        .finish(tasks.collect(), run.tally, run.cancelled, now_us)
+        .and_then(|_| {
+            Writer::keep_newest(session.workspace(), session.config().run.keep_runs as usize)
+        });
+    if let Err(error) = written {
+        let text = format!("notice: the run could not be recorded: {error}\n");
+        face.printer.err(&text);
+    }
+}
+
+/// Writes the final contexts.
+fn write_output(path: &Path, tasks: &[TaskSummary]) -> Result<(), SessionError> {
+    let context = |task: &TaskSummary| task.context.clone().unwrap_or(Value::Null);
+    let is_folder = disk::metadata(path).is_ok_and(|metadata| metadata.is_dir());
+    let files: Vec<(PathBuf, Value)> = if is_folder {
+        let name = |task: &TaskSummary| path.join(format!("{}.json", safe_name(&task.shown)));
+        tasks
+            .iter()
+            .map(|task| (name(task), context(task)))
+            .collect()
+    } else {
+        let value = match tasks {
+            [task] => context(task),
+            _ => {
+                let each = tasks.iter().map(|task| (task.shown.clone(), context(task)));
+                Value::Object(each.collect::<Map<String, Value>>())
+            }
+        };
+        vec![(path.to_owned(), value)]
+    };
+    for (file, value) in files {
+        disk::write(&file, format!("{value:#}\n").as_bytes()).map_err(|error| {
+            SessionError::World(format!("`{}` cannot be written: {error}", file.display()))
+        })?;
+    }
+    Ok(())
+}
+
+/// Shows what is up and keeps it so until a signal comes.
+fn hold(run: &mut RunSummary, signals: &mut Signals, face: &mut Face) {
+    if run.left_up.is_empty() {
+        face.printer
+            .err("Nothing to keep up: no live thing is left\n");
+    } else {
+        let mut text = "Kept up:\n".to_owned();
+        for line in &run.left_up {
+            text.push_str(&format!("  {}\n", face.printer.safe_line(line)));
+        }
+        text.push_str("Holding until Ctrl-C\n");
+        face.printer.err(&text);
+        signals.wait();
+    }
+    if let Err(why) = run.release() {
+        let text = format!("notice: {}\n", face.printer.safe_line(&why));
+        face.printer.err(&text);
+    }
+}
+
+fn status(
+    run: &RunSummary,
+    min_score: Option<f64>,
+    signals: &Signals,
+    face: &mut Face,
+) -> ExitStatus {
+    if run.cancelled {
+        return signals.status().unwrap_or(ExitStatus::Interrupted);
+    }
+    let has_failed = run.tasks.iter().any(|task| task.outcome == Outcome::Failed);
+    let low = min_score.and_then(|min| {
+        let scores = run.tasks.iter().flat_map(|task| &task.scores);
+        let n_low = scores.filter(|score| score.score < min).count() as u64;
+        (n_low > 0).then_some((n_low, min))
+    });
+    if let Some((n_low, min)) = low {
+        let is = if n_low == 1 { "is" } else { "are" };
+        let scores = crate::report::count(n_low, "score");
+        let text = format!("{scores} {is} below {}\n", crate::report::score(min));
+        face.printer.err(&face.printer.paint_err(Paint::Bad, &text));
+    }
+    if has_failed || low.is_some() {
+        ExitStatus::Failed
+    } else {
+        ExitStatus::Passed
+    }
+}

@@ -1,0 +1,133 @@
+//! The arguments that several commands share: which tasks, which steps, with which values.
+
+use std::path::PathBuf;
+
+use super::{Face, SessionError, fault, seeds};
+use crate::diagnostic::Source;
+use crate::json::{Map, Value};
+use crate::session::RunOptions;
+
+/// Which tasks.
+#[derive(clap::Args, Debug, Default)]
+pub(super) struct Selection {
+    /// Task folders, task files, or folders of task folders [default: the current folder]
+    #[arg(value_name = "PATH")]
+    pub(super) paths: Vec<PathBuf>,
+    /// Take this task only; may be repeated
+    #[arg(long = "task", value_name = "NAME")]
+    tasks: Vec<String>,
+    /// Take the tasks of this eval; may be repeated
+    #[arg(long = "eval", value_name = "NAME")]
+    evals: Vec<String>,
+}
+
+/// With which values.
+#[derive(clap::Args, Debug, Default)]
+pub(super) struct Variation {
+    /// Take so many samples of each task
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    samples: Option<u32>,
+    /// Put this value in the place of `<KEY>` in every text of every step; may be repeated
+    #[arg(long = "seed", value_name = "KEY=VALUE", value_parser = seeds::pair)]
+    seed: Vec<(String, String)>,
+    /// Run each task once for each row of this table of seed values
+    #[arg(long, value_name = "FILE.csv")]
+    seeds: Option<PathBuf>,
+    /// Set `metadata.user_overrides`: a JSON object, or `@` and a file that holds one
+    #[arg(long = "override", value_name = "JSON|@FILE")]
+    overrides: Option<String>,
+}
+
+/// Which steps run although their result is kept, and which do not run at all.
+#[derive(clap::Args, Debug, Default)]
+pub(super) struct Choice {
+    /// Run every step, whatever is kept
+    #[arg(long)]
+    fresh: bool,
+    /// Run this step, whatever is kept; may be repeated
+    #[arg(long, value_name = "STEP")]
+    rerun: Vec<String>,
+    /// Run this step and every later one, whatever is kept
+    #[arg(long, value_name = "STEP")]
+    from: Option<String>,
+    /// Stop after this step
+    #[arg(long, value_name = "STEP")]
+    until: Option<String>,
+    /// Run this step only; what it depends on must be kept
+    #[arg(long, value_name = "STEP", conflicts_with_all = ["from", "until"])]
+    only: Option<String>,
+    /// Fail where a step would run
+    #[arg(long, conflicts_with = "fresh")]
+    cached_only: bool,
+}
+
+impl Selection {
+    /// Moves the selection into options.
+    pub(super) fn options(&mut self) -> RunOptions {
+        RunOptions {
+            tasks: std::mem::take(&mut self.tasks),
+            evals: std::mem::take(&mut self.evals),
+            ..RunOptions::default()
+        }
+    }
+}
+
+impl Variation {
+    /// Adds the values to options.
+    pub(super) fn add_to(self, options: &mut RunOptions, face: &Face) -> Result<(), SessionError> {
+        options.samples = self.samples.unwrap_or(1);
+        options.seeds = seeds::rows(self.seed, self.seeds.as_deref(), face)?;
+        if let Some(text) = self.overrides {
+            options.user_overrides = overrides(&text, face)?;
+        }
+        Ok(())
+    }
+}
+
+impl Choice {
+    /// Moves the choice into options.
+    pub(super) fn add_to(self, options: &mut RunOptions) {
+        options.fresh = self.fresh;
+        options.rerun = self.rerun;
+        options.from = self.from;
+        options.until = self.until;
+        options.only = self.only;
+        options.cached_only = self.cached_only;
+    }
+}
+
+/// The largest file that `--override` and `--seeds` take.
+pub(super) const MAX_FILE: u64 = 64 << 20;
+
+fn overrides(text: &str, face: &Face) -> Result<Map<String, Value>, SessionError> {
+    let (source, faults) = match text.strip_prefix('@') {
+        Some(file) => {
+            let bytes = face.system.read(file.as_ref(), MAX_FILE).map_err(|error| {
+                fault::usage(
+                    format!("`{file}` of `--override` cannot be read: {error}"),
+                    None,
+                )
+            })?;
+            Source::from_bytes(file, &bytes)
+        }
+        None => (Source::new("--override", text), Vec::new()),
+    };
+    let parsed = crate::json::parse(&source);
+    if let Some(fault) = faults.iter().chain(&parsed.faults).next() {
+        let (name, headline) = (&source.name, &fault.headline);
+        let at = fault.place().map_or(0, |label| label.span.start as usize);
+        let (line, column) = crate::diagnostic::line_column(&source.text, at);
+        let message = match text.starts_with('@') {
+            true => format!("`{name}` of `--override` is not JSON: {headline} ({line}:{column})"),
+            false => format!("`--override` is not JSON: {headline} (column {column})"),
+        };
+        return Err(fault::usage(message, fault.help.clone()));
+    }
+    match parsed.root.map(|root| root.to_value()) {
+        Some(Value::Object(members)) => Ok(members),
+        _ => Err(fault::usage(
+            "`--override` is not a JSON object",
+            Some("write `--override '{\"step_params\": {}}'`".to_owned()),
+        )),
+    }
+}

@@ -1,0 +1,97 @@
+//! Ctrl-C and its relatives, turned into wishes.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+use super::ExitStatus;
+use crate::session::Wish;
+
+/// A file grew beyond its limit. Listening to it turns the signal into an error of the write.
+const SIGXFSZ: i32 = 25;
+
+/// Listens for signals while a run goes on.
+pub(super) struct Signals {
+    /// What the user wishes.
+    pub(super) wish: watch::Receiver<Wish>,
+    first: Arc<AtomicU8>,
+}
+
+impl Signals {
+    /// Starts to listen.
+    pub(super) fn listen() -> std::io::Result<Self> {
+        let (send, wish) = watch::channel(Wish::GoOn);
+        let first = Arc::new(AtomicU8::new(0));
+        let seen = first.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()?;
+        let guard = runtime.enter();
+        let interrupt = signal(SignalKind::interrupt())?;
+        let terminate = signal(SignalKind::terminate())?;
+        let too_large = signal(SignalKind::from_raw(SIGXFSZ))?;
+        drop(guard);
+        std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || {
+                runtime.block_on(heed(interrupt, terminate, too_large, &send, &seen));
+            })?;
+        Ok(Signals { wish, first })
+    }
+
+    /// Returns the exit status of a run that a signal stopped.
+    pub(super) fn status(&self) -> Option<ExitStatus> {
+        match self.first.load(Ordering::SeqCst) {
+            0 => None,
+            143 => Some(ExitStatus::Terminated),
+            _ => Some(ExitStatus::Interrupted),
+        }
+    }
+
+    /// Waits for a signal.
+    pub(super) fn wait(&mut self) {
+        while *self.wish.borrow_and_update() == Wish::GoOn {
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            let Ok(runtime) = runtime else { return };
+            if runtime.block_on(self.wish.changed()).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+async fn heed(
+    mut interrupt: Signal,
+    mut terminate: Signal,
+    mut too_large: Signal,
+    send: &watch::Sender<Wish>,
+    first: &AtomicU8,
+) {
+    loop {
+        let status = tokio::select! {
+            _ = interrupt.recv() => ExitStatus::Interrupted,
+            _ = terminate.recv() => ExitStatus::Terminated,
+            _ = too_large.recv() => continue,
+        };
+        match first.compare_exchange(0, status as u8, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => {
+                say("Cancelling: ending what runs (Ctrl-C again to stop now)");
+                send.send_replace(Wish::Stop);
+            }
+            Err(_) if *send.borrow() == Wish::Stop => {
+                say("Stopping now");
+                send.send_replace(Wish::StopNow);
+            }
+            // Whoever asks three times means it.
+            Err(first) => std::process::exit(i32::from(first)),
+        }
+    }
+}
+
+/// Says a line on standard error, from whichever thread.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "\r{line}");
+}

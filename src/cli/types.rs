@@ -1,0 +1,77 @@
+//! `aebuild types` and `aebuild schema`: which step types there are, and which fields they have.
+
+use super::{ExitStatus, Face, SessionError, fault};
+use crate::diagnostic::did_you_mean;
+use crate::session::StepType;
+
+/// List the step types
+#[derive(clap::Args, Debug)]
+pub(super) struct TypesArgs {}
+
+/// Show the fields of a step type as JSON Schema
+#[derive(clap::Args, Debug)]
+pub(super) struct SchemaArgs {
+    /// The step type
+    #[arg(value_name = "TYPE")]
+    name: String,
+}
+
+/// Runs `types`.
+pub(super) fn run_types(_: TypesArgs, face: &mut Face) -> Result<ExitStatus, SessionError> {
+    let width = face
+        .registry
+        .0
+        .iter()
+        .map(|one| one.name.len())
+        .max()
+        .unwrap_or_default();
+    let mut text = String::new();
+    for step_type in face.registry.0 {
+        let name = step_type.name;
+        text.push_str(&format!(
+            "{name:width$}  {}\n",
+            first_sentence(&page(step_type))
+        ));
+    }
+    face.printer.out(&text);
+    Ok(ExitStatus::Passed)
+}
+
+/// Runs `schema`.
+pub(super) fn run_schema(args: SchemaArgs, face: &mut Face) -> Result<ExitStatus, SessionError> {
+    let Some(step_type) = face.registry.find(&args.name) else {
+        let names = face.registry.0.iter().map(|one| one.name);
+        let help = did_you_mean(&args.name, names)
+            .unwrap_or_else(|| "list the types: `aebuild types`".to_owned());
+        return Err(fault::usage(
+            format!("there is no step type `{}`", args.name),
+            Some(help),
+        ));
+    };
+    let text = format!("{:#}\n", step_type.schema());
+    face.printer.out(&text);
+    Ok(ExitStatus::Passed)
+}
+
+/// Returns the reference page of a step type: the doc comment of its file.
+pub fn page(step_type: &StepType) -> String {
+    let lines = step_type
+        .page
+        .lines()
+        .map_while(|line| line.strip_prefix("//!"));
+    lines
+        .map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line)))
+        .collect()
+}
+
+/// Returns the first sentence of a page, without its final stop.
+fn first_sentence(page: &str) -> String {
+    let lines = page.lines().map(str::trim);
+    let paragraph: Vec<&str> = lines
+        .skip_while(|line| line.is_empty() || line.starts_with('#'))
+        .take_while(|line| !line.is_empty())
+        .collect();
+    let text = paragraph.join(" ");
+    let end = text.find(". ").unwrap_or(text.len());
+    text[..end].trim_end_matches('.').to_owned()
+}

@@ -1,0 +1,2 @@
+# Sorts the names.
+sort "$1" > sorted.txt

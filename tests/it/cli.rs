@@ -1,0 +1,359 @@
+//! The command line as a process: exit statuses, outputs, signals.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Command, Output, Stdio};
+
+use expect_test::{Expect, expect};
+
+use crate::support::World;
+
+/// A task whose one step runs this shell command, and scores it.
+fn task(command: &str) -> String {
+    let command = command.replace('\\', "\\\\").replace('"', "\\\"");
+    format!(
+        r#"[{{"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm"}},
+            {{"id": "work", "type": "verify_sandbox", "sandbox_name": "box", "verifier_id": "work",
+              "criteria": [{{"type": "bash_cmd_succeeds", "criterion": "It works.", "bash_cmd": "{command}"}}]}}]"#
+    )
+}
+
+fn world(command: &str) -> World {
+    let world = World::new();
+    world.write("t/tasks/one.json", &task(command));
+    world
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("what is said is UTF-8")
+}
+
+/// Checks what a call says on both outputs, and its exit status.
+fn check(world: &World, arguments: &[&str], expected: Expect) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = world.aebuild(arguments);
+    let code = status
+        .code()
+        .map_or("killed".to_owned(), |code| code.to_string());
+    let (out, err) = (world.shown(&text(&stdout)), world.shown(&text(&stderr)));
+    expected.assert_eq(&format!("{out}---\n{err}--- {code}\n"));
+}
+
+#[test]
+fn a_run_says_what_ran_and_a_second_one_that_nothing_did() {
+    let world = world("true");
+    check(
+        &world,
+        &["run", "t"],
+        expect![[r#"
+        t/tasks/one.json: passed (work: 1)
+        1 ran, 1 deferred in 0.1 s
+        ---
+        step 2/2 work (verify_sandbox): never run
+        --- 0
+    "#]],
+    );
+    check(
+        &world,
+        &["run", "t"],
+        expect![[r#"
+        t/tasks/one.json: passed (work: 1)
+        0 ran, 1 hit (0.1 s saved), 1 deferred in 0.1 s
+        ---
+        --- 0
+    "#]],
+    );
+}
+
+#[test]
+fn a_low_score_passes_unless_a_least_score_is_asked_for() {
+    let world = world("false");
+    let status = |arguments: &[&str]| world.aebuild(arguments).status.code();
+    assert_eq!(status(&["run", "t"]), Some(0));
+    assert_eq!(status(&["run", "t", "--min-score", "0"]), Some(0));
+    check(
+        &world,
+        &["run", "t", "--min-score", "0.5"],
+        expect![[r#"
+        t/tasks/one.json: scored below 1 (work: 0)
+        0 ran, 1 hit (0.1 s saved), 1 deferred in 0.1 s
+        ---
+        1 score is below 0.5
+        --- 1
+    "#]],
+    );
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_a_hint() {
+    let world = world("true");
+    for arguments in [
+        &["run", "--jbos", "2"][..],
+        &["run", "--jobs", "0"],
+        &["run", "--jobs", "max"],
+        &["run", "--jobs", "1000000000"],
+        &["run", "--samples", "0"],
+        &["run", "--min-score", "NaN"],
+        &["run", "--seed", "k"],
+        &["run", "--output"],
+        &["run", "--only", "a", "--from", "b"],
+        &["runn"],
+    ] {
+        let output = world.aebuild(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(
+            output.stdout.is_empty() && !output.stderr.is_empty(),
+            "{arguments:?}"
+        );
+    }
+    check(
+        &world,
+        &["run", "t", "--task", "on"],
+        expect![[r#"
+        ---
+        error: there is no task `on`
+          help: did you mean `one`?
+        --- 2
+    "#]],
+    );
+    check(
+        &world,
+        &["run", "t", "--override", "[1"],
+        expect![[r#"
+        ---
+        error: `--override` is not JSON: the file ends too early: the array is not closed (column 3)
+          help: add `]` at the end, if nothing else was cut off
+        --- 2
+    "#]],
+    );
+    world.aebuild(&["run", "t"]);
+    check(
+        &world,
+        &["show", "../../etc", "--in", "t"],
+        expect![[r#"
+        ---
+        error: no run `../../etc` is recorded
+          help: list the runs: `aebuild show --list`
+        --- 2
+    "#]],
+    );
+    check(
+        &world,
+        &["schema", "run_cod"],
+        expect![[r#"
+        ---
+        error: there is no step type `run_cod`
+          help: did you mean `run_code`?
+        --- 2
+    "#]],
+    );
+}
+
+#[test]
+fn faults_of_the_author_are_all_shown_and_nothing_runs() {
+    let world = World::new();
+    world.write(
+        "t/tasks/one.json",
+        r#"[{"id": "a", "type": "run_cod"}, {"id": 7}]"#,
+    );
+    let output = world.aebuild(&["run", "t"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty());
+    let output = world.aebuild(&["check", "t", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    for line in text(&output.stdout).lines() {
+        let value: aebuild::json::Value = line.parse().expect("each line is JSON");
+        assert_eq!(value["severity"], "error");
+    }
+}
+
+#[test]
+fn events_are_lines_of_json_and_nothing_else_is_on_standard_output() {
+    let world = world("true");
+    let output = world.aebuild(&["run", "t", "--json"]);
+    let names: Vec<String> = text(&output.stdout)
+        .lines()
+        .map(|line| {
+            let value: aebuild::json::Value = line.parse().expect("each line is JSON");
+            value["event"].as_str().expect("each has a name").to_owned()
+        })
+        .collect();
+    assert_eq!(names.first().map(String::as_str), Some("run_started"));
+    assert_eq!(names.last().map(String::as_str), Some("run_finished"));
+    assert!(names.contains(&"step_finished".to_owned()), "{names:?}");
+}
+
+#[test]
+fn the_final_context_goes_to_a_file_or_to_a_folder() {
+    let world = world("true");
+    world.write("t/tasks/two.json", &task("true"));
+    let read = |path: &str| -> aebuild::json::Value {
+        let text = std::fs::read_to_string(world.path().join(path)).expect("it is written");
+        text.parse().expect("it is JSON")
+    };
+    world.aebuild(&["run", "t", "--task", "one", "--output", "one.json"]);
+    assert_eq!(
+        read("one.json")["metadata"]["verifications"]["work"]["score"],
+        1.0
+    );
+    world.aebuild(&["run", "t", "--output", "both.json"]);
+    let both = read("both.json");
+    let tasks: Vec<&String> = both.as_object().expect("an object").keys().collect();
+    assert_eq!(tasks, ["t/tasks/one.json", "t/tasks/two.json"]);
+    std::fs::create_dir(world.path().join("out")).expect("a folder");
+    world.aebuild(&["run", "t", "--output", "out"]);
+    let scores = |context: &aebuild::json::Value| context["metadata"]["verifications"].clone();
+    let two = read("out/t+tasks+two.json.json");
+    assert_eq!(scores(&two), scores(&both["t/tasks/two.json"]));
+}
+
+#[test]
+fn a_reader_that_goes_away_changes_nothing() {
+    let world = world("true");
+    let mut child = world
+        .command(env!("CARGO_BIN_EXE_aebuild"))
+        .args(["run", "t", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(!text(&output.stderr).contains("panicked"));
+    let (said, status) =
+        world.shell("aebuild run t >&- 2>&-; echo $?; aebuild run --help | head -1");
+    assert_eq!((said.lines().next(), status), (Some("0"), Some(0)));
+}
+
+#[test]
+fn an_output_that_is_no_terminal_has_no_colours() {
+    let world = world("false");
+    for (name, value) in [
+        ("TERM", "xterm-256color"),
+        ("COLUMNS", "0"),
+        ("COLUMNS", "1000000"),
+    ] {
+        let mut command = world.command(env!("CARGO_BIN_EXE_aebuild"));
+        let output = command
+            .env(name, value)
+            .args(["run", "t"])
+            .output()
+            .expect("it starts");
+        assert_eq!(output.status.code(), Some(0));
+        assert!(!output.stdout.contains(&0x1b) && !output.stderr.contains(&0x1b));
+    }
+}
+
+#[test]
+fn help_and_version_are_data() {
+    let world = World::new();
+    let version = world.aebuild(&["--version"]);
+    assert_eq!(
+        text(&version.stdout),
+        format!("aebuild {}\n", env!("CARGO_PKG_VERSION"))
+    );
+    let help = world.aebuild(&["run", "--help"]);
+    assert_eq!(
+        (help.status.code(), help.stderr.is_empty()),
+        (Some(0), true)
+    );
+    assert_eq!(world.aebuild(&[]).status.code(), Some(2));
+}
+
+#[test]
+fn secrets_stay_out_of_records_and_of_what_is_shown() {
+    let world = world("printf %s \"$TOKEN\" | base64; echo $TOKEN; false");
+    world.write(
+        "t/aebuild.toml",
+        "[sandbox]\npass_variables = [\"TOKEN\"]\n",
+    );
+    let mut command = world.command(env!("CARGO_BIN_EXE_aebuild"));
+    command
+        .env("TOKEN", "hunter2/hunter2")
+        .args(["run", "t", "-v", "--output", "t/out.json"]);
+    let output = command.output().expect("it starts");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(!said.contains("hunter2"), "{said}");
+    let (found, _) = world.shell("grep -rlE 'hunter2|aHVudGVyMi9odW50ZXI' t/.aebuild/runs");
+    assert_eq!(found, "");
+}
+
+/// Starts a run whose step does not end by itself, and returns once it goes on.
+fn endless() -> (World, std::process::Child) {
+    let world = world("sleep 1000");
+    let mut child = world
+        .command(env!("CARGO_BIN_EXE_aebuild"))
+        .args(["run", "t", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut lines = BufReader::new(child.stdout.as_mut().expect("it is piped")).lines();
+    while let Some(Ok(line)) = lines.next() {
+        if line.contains("step_started") {
+            drop(lines);
+            return (world, child);
+        }
+    }
+    child.kill().ok();
+    let status = child.wait();
+    panic!("no step started: {status:?}");
+}
+
+fn kill(child: &std::process::Child, signal: &str) {
+    let status = Command::new("kill")
+        .args([signal, &child.id().to_string()])
+        .status();
+    assert!(status.expect("kill runs").success());
+}
+
+#[test]
+fn a_signal_ends_a_run_and_its_record_says_so() {
+    for (signal, expected) in [("-INT", 130), ("-TERM", 143)] {
+        let (world, mut child) = endless();
+        kill(&child, signal);
+        let status = child.wait().expect("it ends");
+        assert_eq!(status.code(), Some(expected));
+        let mut said = String::new();
+        child
+            .stderr
+            .take()
+            .expect("piped")
+            .read_to_string(&mut said)
+            .expect("UTF-8");
+        assert!(said.contains("Cancelling: "), "{said}");
+        let (shown, _) = world.shell("aebuild show --in t");
+        assert!(shown.contains("cancelled"), "{shown}");
+    }
+}
+
+#[test]
+fn what_is_kept_up_is_held_until_ctrl_c() {
+    let world = world("true");
+    let mut child = world
+        .command(env!("CARGO_BIN_EXE_aebuild"))
+        .args(["run", "t", "--keep"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut said = Vec::new();
+    for line in BufReader::new(child.stderr.as_mut().expect("it is piped")).lines() {
+        said.push(line.expect("UTF-8"));
+        if said.iter().any(|line| line.starts_with("Holding")) {
+            break;
+        }
+    }
+    kill(&child, "-INT");
+    let status = child.wait().expect("it ends");
+    assert_eq!(status.code(), Some(0), "{said:?}");
+    let folder = said
+        .iter()
+        .find_map(|line| line.trim().strip_prefix("sandbox `box`: folder "));
+    let folder = folder.expect("it says where the sandbox is").to_owned();
+    assert!(!std::path::Path::new(&folder).exists(), "{folder} is left");
+}

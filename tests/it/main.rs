@@ -1,0 +1,24 @@
+//! The one integration-test binary: each more would cost its own link.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests set up the world that the program sees"
+)]
+
+mod book;
+mod cli;
+mod crash;
+mod explain;
+mod formats;
+mod laws;
+mod model;
+mod peers;
+mod runs;
+mod sandbox_commands;
+mod sandbox_ends;
+mod sandbox_files;
+mod schedule;
+mod space;
+mod story;
+mod support;
+mod tasks;
+mod tidy;

@@ -5,11 +5,13 @@
 
 mod demand;
 mod groups;
+mod keep;
 mod phase;
 mod pool;
 mod resources;
 mod retry;
 mod state;
+mod undo;
 mod world;
 
 pub use demand::{Forecast, Forecasted, forecast};

@@ -1,0 +1,30 @@
+//! The questions, in the order asked.
+
+mod cold;
+mod edit;
+mod no_op;
+mod peers;
+mod planner;
+mod store;
+mod tree;
+
+use crate::Bench;
+use crate::table::Table;
+
+/// Asks a question.
+type Ask = fn(&Bench) -> Vec<Table>;
+
+/// The questions by name.
+pub const ALL: &[(&str, Ask)] = &[
+    ("no-op", no_op::ask),
+    ("edit", edit::ask),
+    ("cone", edit::ask_cone),
+    ("cold", cold::ask),
+    ("schedule", planner::ask_schedule),
+    ("check", planner::ask_check),
+    ("disk", store::ask_disk),
+    ("restore", tree::ask_restore),
+    ("hash", store::ask_hash),
+    ("turbo", peers::ask_turbo),
+    ("agent-env", peers::ask_agent_env),
+];

@@ -40,6 +40,8 @@ struct Written {
     /// Files whose bytes may not be durable yet.
     unsynced: Vec<PathBuf>,
     folders: HashSet<[u8; 2]>,
+    /// Blobs and bytes that were added and are in no estimate yet.
+    added: (u64, u64),
 }
 
 /// What lies at the path of a blob.
@@ -112,6 +114,11 @@ impl Blobs {
             .contains(id)
     }
 
+    /// Takes how many blobs and bytes were added since this was last asked.
+    pub(crate) fn take_added(&self) -> (u64, u64) {
+        std::mem::take(&mut self.written.lock().expect("no holder panics").added)
+    }
+
     /// Takes the files whose bytes may not be durable yet.
     pub(crate) fn take_unsynced(&self) -> Vec<PathBuf> {
         std::mem::take(&mut self.written.lock().expect("no holder panics").unsynced)
@@ -150,6 +157,8 @@ impl Blobs {
                 let mut written = self.written.lock().expect("no holder panics");
                 written.known.insert(blob.id);
                 written.unsynced.push(path);
+                written.added.0 += 1;
+                written.added.1 += blob.size;
                 Ok(())
             }
             Err(cacache::Error::IntegrityError(_) | cacache::Error::SizeMismatch(..)) => {

@@ -124,6 +124,13 @@ impl Cache {
         self.inside(|store| store.by_key(key))
     }
 
+    /// Notes that a record was of use, so that it is among the last that go, and stays while this cache is open.
+    ///
+    /// Being found by [`Cache::by_key`] is no use yet: of several records under a key one is taken.
+    pub fn note_used(&self, place: Place) {
+        self.inside(|store| store.note_used(place));
+    }
+
     /// Returns the records of a lineage, superseded ones too, the newest first.
     pub fn by_lineage(&self, lineage: &[u8; 32]) -> Vec<Record> {
         self.inside(|store| store.by_lineage(lineage))

@@ -121,10 +121,12 @@ impl Store {
             }
         }
         found.sort_by(newest_first);
-        for record in &found {
-            self.uses.note(record.place);
-        }
         found
+    }
+
+    /// Notes that a record was of use, so that it is among the last that go.
+    pub(crate) fn note_used(&self, place: Place) {
+        self.uses.note(place);
     }
 
     /// Returns what counts, and whether a record was found superseded meanwhile.

@@ -354,17 +354,41 @@ impl Store {
         if self.home.access != Access::Full {
             return false;
         }
-        let measured_at_ms = self
-            .read_measured()
-            .map_or(0, |measured| measured.measured_at_ms);
-        let n_segments = self.segments.list().map_or(0, |listed| listed.len());
-        n_segments > SCATTERED
+        let mut measured = self.read_measured();
+        let (count, bytes) = self.blobs.take_added();
+        if let (Some(measured), true) = (&mut measured, count > 0) {
+            // Of two processes that add at one time one may be forgotten here; the next gc counts anew.
+            measured.count += count;
+            measured.bytes += bytes;
+            self.write_estimate(measured);
+        }
+        let measured_at_ms = measured.map_or(0, |measured| measured.measured_at_ms);
+        let segments = self.segments.list().unwrap_or_default();
+        let n_segments = segments.len();
+        let records: u64 = segments.iter().map(|(_, len)| len).sum();
+        let held = measured.map_or(0, |measured| measured.bytes) + records;
+        let is_full = self.options.size_limit.is_some_and(|limit| held > limit);
+        is_full
+            || n_segments > SCATTERED
             || (n_segments > 0 && self.now_ms().abs_diff(measured_at_ms) > GC_EVERY_MS)
     }
 
     /// Writes down how many blobs there are, since counting them again is slow.
     pub(crate) fn write_measured(&self, count: u64, bytes: u64) {
-        let text = format!("{count} {bytes} {}\n", self.now_ms());
+        self.write_estimate(&Measured {
+            count,
+            bytes,
+            measured_at_ms: self.now_ms(),
+        });
+    }
+
+    fn write_estimate(&self, measured: &Measured) {
+        let Measured {
+            count,
+            bytes,
+            measured_at_ms,
+        } = measured;
+        let text = format!("{count} {bytes} {measured_at_ms}\n");
         let _ = self
             .home
             .put_in_place("stats", text.as_bytes(), Sync::Never);

@@ -58,8 +58,16 @@ fn explanation(one: &Explanation, printer: &Printer) -> String {
         StepVerdict::LeftOut => "left out by the command line".to_owned(),
     };
     text.push_str(&format!("{verdict}\n"));
+    let mut last = &one.step;
     for cause in &one.causes {
-        write_cause(&mut text, cause, 1, printer);
+        // What a step waits for is another step's doing.
+        if cause.step != one.step && cause.step != *last {
+            let step = printer.safe_line(cause.step.as_str()).into_owned();
+            text.push_str(&format!("  {step} is dirty because\n"));
+            last = &cause.step;
+        }
+        let depth = if cause.step == one.step { 1 } else { 2 };
+        write_cause(&mut text, cause, depth, printer);
     }
     if let Some(cutoff) = &one.cutoff {
         text.push_str(&format!("  {}\n", safe(cutoff)));

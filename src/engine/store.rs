@@ -163,11 +163,14 @@ impl Store {
         said
     }
 
-    /// Returns where a trace is kept.
+    /// Returns where a trace is kept that stands in for a run, and notes that it was of use.
     pub fn place_of(&self, trace: &Trace) -> Option<Place> {
-        locked(&self.0.places)
-            .get(&(trace.action(), trace.output.digest()))
-            .copied()
+        let key = (trace.action(), trace.output.digest());
+        let place = locked(&self.0.places).get(&key).copied()?;
+        if let Some(cache) = &self.0.cache {
+            cache.note_used(place);
+        }
+        Some(place)
     }
 
     /// Keeps a result.

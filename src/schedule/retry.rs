@@ -7,13 +7,13 @@
 
 use super::phase::{Done, Phase, TaskEnd};
 use super::state::{Failure, Scheduler};
-use super::{Command, Retry, StepPart};
+use super::{Command, PlannedStep, Retry, StepPart};
 use crate::context::{Entry, Place};
 use crate::event::StepEvent;
 use crate::graph::StepIx;
 use crate::json::{Value, json};
 use crate::rebuild::DirtyReason;
-use crate::resource::{ResourceId, Touch, Version};
+use crate::resource::{ResourceId, ResourceKind, Touch, Version};
 use crate::step::StepError;
 use crate::task::OnError;
 use std::collections::BTreeSet;
@@ -81,7 +81,7 @@ impl Scheduler<'_> {
             if was == Phase::Done(Done::Deferred) {
                 for (resource, touch) in &plan.steps[step.at()].touches {
                     if *touch == Touch::Creates && self.retire(resource) {
-                        retired.push(resource.clone());
+                        retired.push((resource.kind, handle_of(&plan.steps[step.at()])));
                     }
                 }
             }
@@ -103,8 +103,11 @@ impl Scheduler<'_> {
             .iter()
             .map(|s| plan.steps[s.at()].id.as_str())
             .collect();
+        let failed_at = self.failures.last();
+        let at_us = failed_at.map_or(0, |failure| failure.started_us + failure.took_us as i64);
         self.resets.push(json!({
             "attempt": attempt,
+            "at_utc": crate::system::timestamp(at_us),
             "step_id": failed_id.as_str(),
             "retry_from_step_id": plan.steps[retry.from.at()].id.as_str(),
             "replayed": ids,
@@ -264,14 +267,17 @@ impl Scheduler<'_> {
     }
 }
 
-fn retired_json(retired: &[ResourceId]) -> Value {
-    use crate::resource::ResourceKind;
-    let of = |kind: ResourceKind| -> Vec<&str> {
-        retired
-            .iter()
-            .filter(|id| id.kind == kind)
-            .map(|id| id.name.as_str())
-            .collect()
+/// Returns how the live thing of a step can be reached, as `retry_resets` lists it.
+fn handle_of(step: &PlannedStep) -> Value {
+    let entry = step.live.iter().flat_map(|output| &output.entries).next();
+    let field = |name: &str| entry.and_then(|entry| entry.value.get(name).cloned());
+    json!({"sandbox_id": field("sandbox_id"), "sandbox_type": field("sandbox_type")})
+}
+
+fn retired_json(retired: &[(ResourceKind, Value)]) -> Value {
+    let of = |kind: ResourceKind| -> Vec<&Value> {
+        let of_kind = retired.iter().filter(|(other, _)| *other == kind);
+        of_kind.map(|(_, handle)| handle).collect()
     };
     json!({
         "deployed_envs": of(ResourceKind::Env),

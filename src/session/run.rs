@@ -21,6 +21,7 @@ use crate::engine::{
 use crate::event::{Outcome, RunEvent, Tally};
 use crate::graph::Edges;
 use crate::json::{Value, json};
+use crate::record::Redactor;
 use crate::schedule::Forecasted;
 use crate::system::disk;
 
@@ -386,6 +387,8 @@ impl Session {
         tell: &mut dyn FnMut(Told),
     ) -> Vec<TaskSummary> {
         self.remember_folders();
+        let secrets = self.passed_variables();
+        let redactor = Redactor::new(secrets.iter().map(|(_, value)| value.as_str()));
         let mut fresh = prepared.into_iter().zip(results);
         let mut tasks = Vec::with_capacity(looked.len());
         for (unit, planned) in looked {
@@ -410,7 +413,7 @@ impl Session {
                         continue;
                     };
                     self.remember(&one, &result, options, run);
-                    let context = fold_to_json(&result.outputs);
+                    let context = redactor.value(&fold_to_json(&result.outputs));
                     tasks.push(TaskSummary {
                         shown: result.shown,
                         outcome: result.outcome,

@@ -176,3 +176,125 @@ fn ctrl_c_tears_down_records_and_exits_with_130() {
     let record: Value = serde_json::from_slice(&fs::read(run).unwrap()).unwrap();
     assert_eq!(record["status"], "cancelled");
 }
+
+/// Returns the files below a folder that hold these bytes.
+fn holding(folder: &Path, wanted: &[u8]) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(holding(&path, wanted));
+        } else if path.is_file() {
+            let bytes = fs::read(&path).unwrap();
+            if bytes.windows(wanted.len()).any(|window| window == wanted) {
+                found.push(path.display().to_string());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_value_of_a_variable_that_is_passed_on_is_written_nowhere() {
+    let story = Story::new();
+    let toml = "[sandbox]\nisolation = \"none\"\npass_variables = [\"API_KEY\"]\n";
+    story.write("aebuild.toml", toml);
+    let task = r#"[
+      {"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm"},
+      {"id": "says", "type": "verify_sandbox", "sandbox_name": "box", "criteria": [
+        {"type": "bash_cmd_succeeds", "bash_cmd": "test -n \"$API_KEY\" && echo the key is $API_KEY"},
+        {"type": "bash_cmd_succeeds", "bash_cmd": "echo $API_KEY >&2; printf %s \"$API_KEY\" | base64; false"}]}
+    ]"#;
+    story.write("tasks/t.json", task);
+    let secret = "canary-9f3c1b7e5d";
+    let out = tempfile::tempdir().unwrap();
+    let file = out.path().join("context.json");
+    let mut run = command(&story, &story.cache_dir(), &["--json", "--output"]);
+    let output = run.arg(&file).env("API_KEY", secret).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let none: Vec<String> = Vec::new();
+    for folder in [story.path(""), story.cache_dir(), out.path().to_path_buf()] {
+        assert_eq!(holding(&folder, secret.as_bytes()), none);
+        assert_eq!(holding(&folder, b"Y2FuYXJ5LTlmM2MxYjdlNWQ"), none);
+    }
+    for said in [&output.stdout, &output.stderr] {
+        assert!(!String::from_utf8_lossy(said).contains(secret));
+    }
+    // A result that holds the value is used in this run and not kept.
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("holds the value of a variable"), "{said}");
+}
+
+#[test]
+fn the_cache_stays_below_its_limit_by_one_run() {
+    let story = story();
+    let megabyte = 1_000_000;
+    let toml =
+        "[sandbox]\nisolation = \"none\"\n[cache]\nsize_limit_gb = 0.002\ndurability = \"fast\"\n";
+    story.write("aebuild.toml", toml);
+    let size = |folder: &Path| {
+        fn walk(folder: &Path) -> u64 {
+            fs::read_dir(folder).map_or(0, |entries| {
+                entries
+                    .map(|entry| entry.unwrap().path())
+                    .map(|path| match fs::symlink_metadata(&path) {
+                        Ok(metadata) if metadata.is_dir() => walk(&path),
+                        Ok(metadata) => metadata.len(),
+                        Err(_) => 0,
+                    })
+                    .sum()
+            })
+        }
+        walk(folder)
+    };
+    for n in 0..8_u8 {
+        // Each run keeps a megabyte of its own.
+        let mut noise = u64::from(n) + 1;
+        let bytes: Vec<u8> = (0..megabyte)
+            .map(|_| {
+                noise ^= noise << 13;
+                noise ^= noise >> 7;
+                noise ^= noise << 17;
+                noise as u8
+            })
+            .collect();
+        story.write("artifacts/data/big.bin", bytes);
+        let output = command(&story, &story.cache_dir(), &[]).output().unwrap();
+        assert!(output.status.success());
+        let now = size(&story.cache_dir());
+        assert!(
+            now <= 2 * megabyte + 2 * megabyte,
+            "after run {n}: {now} bytes"
+        );
+    }
+}
+
+#[test]
+fn after_a_garbage_collection_a_run_still_hits() {
+    let story = story();
+    let cache = story.cache_dir();
+    let run = |args: &[&str]| {
+        let output = command(&story, &cache, args).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run(&[]);
+    run(&["--fresh"]);
+    let mut gc = Command::new(env!("CARGO_BIN_EXE_aebuild"));
+    let output = gc
+        .args(["cache", "gc", "--cache-dir"])
+        .arg(&cache)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(run(&[]).contains("0 ran"));
+    assert!(run(&[]).contains("0 ran"));
+}

@@ -158,23 +158,24 @@ fn a_file_of_an_artifact_changed_and_the_path_leads_to_it() {
         &story,
         "sum",
         expect![[r#"
-        sum (aggregate_verifiers) of <work>/tasks/t.json
-        waits for b, and runs if that gives another result
-          artifact `data` file `in.txt` changed
-            was e0e63aa4c8e1
-            now ef40086ad8a3
-        key
-          type: aggregate_verifiers
-          version of type `aggregate_verifiers`: 1
-          field `score_aggregator`: weighted_average
-          field `verifier_id`: sum
-          field `verifier_ids`: ["a","b"]
-        reads
-          verification `a`: 724113bb2846
-          verification `b`: c69780ca633c
-        history
-          <date> <run>: output 9a9921c1cbae, score 1, <time>
-    "#]],
+            sum (aggregate_verifiers) of <work>/tasks/t.json
+            waits for b, and runs if that gives another result
+              load is dirty because
+                artifact `data` file `in.txt` changed
+                  was e0e63aa4c8e1
+                  now ef40086ad8a3
+            key
+              type: aggregate_verifiers
+              version of type `aggregate_verifiers`: 1
+              field `score_aggregator`: weighted_average
+              field `verifier_id`: sum
+              field `verifier_ids`: ["a","b"]
+            reads
+              verification `a`: 724113bb2846
+              verification `b`: c69780ca633c
+            history
+              <date> <run>: output 9a9921c1cbae, score 1, <time>
+        "#]],
     );
 }
 
@@ -382,25 +383,26 @@ fn a_step_that_is_volatile() {
         &story,
         "b",
         expect![[r#"
-        b (verify_sandbox) of <work>/tasks/t.json
-        waits for a, and runs if that gives another result
-          it is volatile: its result is never kept
-        key
-          type: verify_sandbox
-          version of type `verify_sandbox`: 1
-          field `agent_name`: null
-          field `base_dir`: /app
-          field `criteria`: [{"paths":["a.txt"],"type":"probe_file_exists"}]
-          field `sandbox_name`: box
-          field `score_aggregator`: all_pass
-          field `verifier_id`: b
-          isolation: none
-        reads
-          sandbox `box`: 8cc7bf65e6c5
-          state of sandbox `box`: def2bfd5fe96
-        history
-          <date> <run>: output 2dc0ec7fa973, score 1, <time>
-    "#]],
+            b (verify_sandbox) of <work>/tasks/t.json
+            waits for a, and runs if that gives another result
+              a is dirty because
+                it is volatile: its result is never kept
+            key
+              type: verify_sandbox
+              version of type `verify_sandbox`: 1
+              field `agent_name`: null
+              field `base_dir`: /app
+              field `criteria`: [{"paths":["a.txt"],"type":"probe_file_exists"}]
+              field `sandbox_name`: box
+              field `score_aggregator`: all_pass
+              field `verifier_id`: b
+              isolation: none
+            reads
+              sandbox `box`: 8cc7bf65e6c5
+              state of sandbox `box`: def2bfd5fe96
+            history
+              <date> <run>: output 2dc0ec7fa973, score 1, <time>
+        "#]],
     );
 }
 

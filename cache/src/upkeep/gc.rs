@@ -80,7 +80,11 @@ impl Store {
         };
         let (lying, foreign) = self.lying_blobs();
         let choice = self.choose(&survey, &lying, now_ms, &mut report);
-        let is_old = |modified_ms: u64| now_ms.saturating_sub(modified_ms) >= self.grace_ms();
+        // The grace is for records that may be on their way, and gc is alone with the cache: above the limit the limit
+        // counts for more.
+        let is_old = |modified_ms: u64| {
+            choice.is_pressed || now_ms.saturating_sub(modified_ms) >= self.grace_ms()
+        };
         let (orphans, used): (Vec<&Lying>, Vec<&Lying>) = lying
             .iter()
             .partition(|lying| !choice.reachable.contains_key(&lying.blob.id));
@@ -145,6 +149,9 @@ impl Store {
         self.rebuild_index()?;
         for lying in &leaving {
             self.trash(&lying.path, &format!("blob-{}", lying.blob.id))?;
+        }
+        if choice.is_pressed {
+            report.trash_deleted += self.empty_trash(&choice.reachable, &used)?;
         }
         for path in foreign.iter().chain(&survey.foreign) {
             self.home.set_aside(path);
@@ -218,8 +225,16 @@ impl Store {
         let Some(limit) = self.options.size_limit else {
             return choice;
         };
+        let records: u64 = choice
+            .keep
+            .iter()
+            .map(|record| u64::from(record.place.len))
+            .sum();
+        let blobs: u64 = lying.iter().map(|lying| lying.blob.size).sum();
+        let is_pressed = records + blobs > limit;
+        choice.is_pressed = is_pressed;
         let is_leaving = |lying: &&Lying| {
-            age(lying.modified_ms) >= self.grace_ms()
+            (is_pressed || age(lying.modified_ms) >= self.grace_ms())
                 && !choice.reachable.contains_key(&lying.blob.id)
                 && !self.blobs.is_known(&lying.blob.id)
         };
@@ -332,4 +347,6 @@ struct Choice<'a> {
     drop: Vec<&'a Surveyed>,
     /// How many kept records need each blob.
     reachable: HashMap<BlobId, u64>,
+    /// Whether what lies there is more than the limit allows.
+    is_pressed: bool,
 }

@@ -155,10 +155,35 @@ const SHOWN_CHARS: usize = 120;
 pub struct Part {
     /// What the part is, such as ``field `prompt` `` or ``artifact `greeting` file `hello.txt` ``.
     pub name: String,
-    /// The digest of the part's value.
+    /// The digest of the part's value; of a part that was read back from the store only the first 8 bytes count.
     pub digest: Digest,
     /// The value as people are shown it, cut where it is long; empty where it must not be shown.
     pub shown: String,
+}
+
+impl Part {
+    /// Returns the bytes of the digest that are kept to tell parts apart in an explanation.
+    pub fn mark(&self) -> [u8; 8] {
+        let mut mark = [0; 8];
+        mark.copy_from_slice(&self.digest.0[..8]);
+        mark
+    }
+
+    /// Returns the part with this mark in place of its digest.
+    pub fn marked(name: String, mark: [u8; 8], shown: String) -> Part {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&mark);
+        Part {
+            name,
+            digest: Digest(bytes),
+            shown,
+        }
+    }
+
+    /// Returns whether two parts have the same value, as far as is kept.
+    pub fn is_same(&self, other: &Part) -> bool {
+        self.mark() == other.mark()
+    }
 }
 
 /// The parts of a key, in the order in which they were written.

@@ -6,6 +6,7 @@
 mod explain;
 mod kept;
 mod load;
+mod part;
 mod run;
 mod setting;
 mod upkeep;

@@ -59,6 +59,9 @@ pub fn parsed(db: &dyn Db, input: TaskInput) -> Arc<Parsed> {
 pub fn effective(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Parsed> {
     let parsed = parsed(db, input);
     let overrides = &setting.setting(db).overrides;
+    if overrides.changes_nothing() {
+        return parsed.clone();
+    }
     let applied = overrides.apply(&parsed.task);
     if applied == parsed.task || !parsed.readable {
         return parsed.clone();

@@ -130,7 +130,12 @@ impl LocalSandboxes {
         let lease = Lease::take(&live_dir, run_id)
             .map_err(failed("make the folder of the run", &live_dir.join(run_id)))?;
         let etc = lease.folder().join(".etc");
-        let etc_folders = bubblewrap::make_etc(&etc).map_err(failed("fill the folder", &etc))?;
+        let etc_folders = match wanted {
+            Wanted::None => Vec::new(),
+            Wanted::Auto | Wanted::Bubblewrap => {
+                bubblewrap::make_etc(&etc).map_err(failed("fill the folder", &etc))?
+            }
+        };
         let host = Arc::new(Host::new(etc, etc_folders));
         let (wall, why_none) = match wanted {
             Wanted::None => (None, None),
@@ -242,6 +247,7 @@ impl LocalSandboxes {
             folder: folder.to_owned(),
             id: None,
             since: 0,
+            newer_than: self.host.began,
         }
         .kill();
         reap::remove_run(folder).map_err(failed("remove the folder", folder))
@@ -253,6 +259,7 @@ impl LocalSandboxes {
             folder: self.lease.folder().to_owned(),
             id: None,
             since: 0,
+            newer_than: self.host.began,
         }
         .kill();
     }
@@ -391,6 +398,7 @@ impl LocalSandbox {
             folder: self.folder.clone(),
             id: Some(self.spec.id.clone()),
             since,
+            newer_than: self.view.host.began,
         }
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Host {
     pub(crate) etc: PathBuf,
     /// The folders of the host's `/etc` that are seen in it, relative to `/etc`.
     pub(crate) etc_folders: Vec<String>,
+    /// When the run began: what it started is newer.
+    pub(crate) began: super::reap::Moment,
 }
 
 impl Host {
@@ -49,6 +51,7 @@ impl Host {
             system: SYSTEM.iter().copied().filter_map(real).collect(),
             etc,
             etc_folders,
+            began: super::reap::Moment::now(),
         }
     }
 }

@@ -35,6 +35,45 @@ pub(crate) fn processes() -> Vec<Proc> {
     pids().filter_map(process).collect()
 }
 
+/// A moment in the life of a system, by which processes are told that were started since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moment {
+    /// The number of the process that was started last.
+    newest: i32,
+    /// How many processes were ever started.
+    started: i64,
+}
+
+impl Moment {
+    /// Returns this moment; the default, which is before all others, where the system does not say.
+    pub(crate) fn now() -> Self {
+        let load = disk::read_to_string(Path::new("/proc/loadavg")).unwrap_or_default();
+        let newest = load
+            .split_ascii_whitespace()
+            .last()
+            .and_then(|last| last.parse().ok());
+        let stat = disk::read_to_string(Path::new("/proc/stat")).unwrap_or_default();
+        let started = stat
+            .lines()
+            .find_map(|line| line.strip_prefix("processes ")?.trim().parse().ok());
+        match (newest, started) {
+            (Some(newest), Some(started)) => Moment { newest, started },
+            _ => Moment::default(),
+        }
+    }
+
+    /// Returns the number above which all processes are that were started since.
+    ///
+    /// Numbers go up, and start anew from below when they are used up. They have not if they went up by as much as
+    /// processes were started; otherwise every process may be one.
+    fn oldest_since(&self) -> i32 {
+        let now = Moment::now();
+        let numbers = i64::from(now.newest) - i64::from(self.newest);
+        let is_sure = self.started > 0 && numbers >= now.started - self.started;
+        if is_sure { self.newest } else { 0 }
+    }
+}
+
 fn pids() -> impl Iterator<Item = Pid> {
     let names = disk::read_dir(Path::new("/proc")).unwrap_or_default();
     names
@@ -118,15 +157,24 @@ pub(crate) struct Marked {
     pub(crate) id: Option<String>,
     /// Only processes that started at this time, in ticks since boot, or later.
     pub(crate) since: u64,
+    /// Only processes that were started after this moment.
+    pub(crate) newer_than: Moment,
 }
 
 impl Marked {
     /// Returns the processes that are meant.
     pub(crate) fn find(&self) -> Vec<Proc> {
         let own = rustix::process::getpid();
+        let oldest = self.newer_than.oldest_since();
+        let mut candidates = pids()
+            .filter(|pid| *pid != own && pid.as_raw_nonzero().get() > oldest)
+            .peekable();
+        if candidates.peek().is_none() {
+            return Vec::new();
+        }
         let roots = self.roots();
-        pids()
-            .filter(|pid| *pid != own && self.is_worn_by(*pid, &roots))
+        candidates
+            .filter(|pid| self.is_worn_by(*pid, &roots))
             .filter_map(process)
             .filter(|proc| proc.start >= self.since)
             .collect()
@@ -299,6 +347,7 @@ fn reap(run_id: String, folder: &Path) -> Reaped {
         folder: folder.to_owned(),
         id: None,
         since: 0,
+        newer_than: Moment::default(),
     }
     .kill();
     let names = disk::read_dir(folder).unwrap_or_default();

@@ -193,7 +193,7 @@ pub(super) fn differences(old: &Manifest, new: &Manifest) -> Vec<DirtyReason> {
     for part in &new.parts {
         match old.parts.iter().find(|other| other.name == part.name) {
             None => reasons.push(changed(&part.name, None, Some(&part.shown))),
-            Some(other) if other.digest != part.digest => {
+            Some(other) if !other.is_same(part) => {
                 reasons.push(changed(&part.name, Some(&other.shown), Some(&part.shown)));
             }
             Some(_) => {}

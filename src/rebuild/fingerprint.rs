@@ -77,7 +77,8 @@ pub fn fingerprint(
     );
     if let Value::Object(fields) = step.fields() {
         for (name, value) in &fields {
-            if !NOT_IN_KEY.contains(&name.as_str()) {
+            // A field that is null says what its absence says.
+            if !value.is_null() && !NOT_IN_KEY.contains(&name.as_str()) {
                 manifest.value(format!("field `{name}`"), value);
             }
         }

@@ -17,31 +17,23 @@ use crate::step::StoredFile;
 pub const FORMAT_VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct TraceForm {
-    v: u32,
-    key: String,
-    parts: Vec<(String, String, String)>,
-    reads: Vec<(PlaceForm, Option<String>)>,
-    entries: Vec<(PlaceForm, String, Value)>,
-    effects: Vec<(PlaceForm, String, u64)>,
+    version: u32,
+    key: [u8; 32],
+    parts: Vec<(String, [u8; 8], String)>,
+    reads: Vec<(PlaceForm, Option<[u8; 32]>)>,
+    /// Place, the digest where it is not that of the value, and the value as JSON.
+    entries: Vec<(PlaceForm, Option<[u8; 32]>, String)>,
+    effects: Vec<(PlaceForm, [u8; 32], u64)>,
     run: String,
     step: String,
-    at: i64,
-    took: u64,
-    log: LogForm,
+    started_us: i64,
+    took_us: u64,
+    log: Vec<u8>,
+    stored_log: Option<([u8; 32], u64)>,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum LogForm {
-    Text(String),
-    Bytes(Vec<u8>),
-    Stored(String, u64),
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
 enum PlaceForm {
     Env(String),
     Agent(String),
@@ -125,139 +117,93 @@ fn read_of(form: PlaceForm) -> Option<ReadKey> {
 
 /// Writes a trace.
 pub fn encode(trace: &Trace) -> Vec<u8> {
-    let effect_form = |effect: &Effect| {
-        let place = PlaceForm::State(
-            kind_name(effect.resource.kind).to_owned(),
-            effect.resource.name.clone(),
-        );
-        match effect.after {
-            Version::Created(definition) => (place, definition.to_string(), u64::MAX),
-            Version::State { tree, size } => (place, tree.to_string(), size),
-        }
+    let state = |resource: &ResourceId| {
+        PlaceForm::State(kind_name(resource.kind).to_owned(), resource.name.clone())
     };
-    let log = match (&trace.log.stored, std::str::from_utf8(&trace.log.inline)) {
-        (Some(file), _) => LogForm::Stored(Digest::from_bytes(file.sha256).to_string(), file.size),
-        (None, Ok(text)) => LogForm::Text(text.to_owned()),
-        (None, Err(_)) => LogForm::Bytes(trace.log.inline.clone()),
+    let effect_form = |effect: &Effect| match effect.after {
+        Version::Created(definition) => (state(&effect.resource), *definition.as_bytes(), u64::MAX),
+        Version::State { tree, size } => (state(&effect.resource), *tree.as_bytes(), size),
     };
-    let part_form = |part: &Part| {
-        (
-            part.name.clone(),
-            part.digest.to_string(),
-            part.shown.clone(),
-        )
+    let entry_form = |entry: &Entry| {
+        let data = Entry::data(entry.place.clone(), (*entry.value).clone());
+        let digest = (data.digest != entry.digest).then_some(*entry.digest.as_bytes());
+        (place_form(&entry.place), digest, entry.value.to_string())
     };
+    let read_form = |read: &Read| (read_form(&read.key), read.digest.map(|d| *d.as_bytes()));
+    let part_form = |part: &Part| (part.name.clone(), part.mark(), part.shown.clone());
     let form = TraceForm {
-        v: FORMAT_VERSION,
-        key: trace.fingerprint.to_string(),
+        version: FORMAT_VERSION,
+        key: *trace.fingerprint.as_bytes(),
         parts: trace.manifest.parts.iter().map(part_form).collect(),
-        reads: trace
-            .reads
-            .iter()
-            .map(|read| {
-                (
-                    read_form(&read.key),
-                    read.digest.map(|digest| digest.to_string()),
-                )
-            })
-            .collect(),
-        entries: trace
-            .output
-            .entries
-            .iter()
-            .map(|entry| {
-                (
-                    place_form(&entry.place),
-                    entry.digest.to_string(),
-                    (*entry.value).clone(),
-                )
-            })
-            .collect(),
+        reads: trace.reads.iter().map(read_form).collect(),
+        entries: trace.output.entries.iter().map(entry_form).collect(),
         effects: trace.output.effects.iter().map(effect_form).collect(),
         run: trace.made.run.clone(),
         step: trace.made.step.clone(),
-        at: trace.made.started_us,
-        took: trace.made.took_us,
-        log,
+        started_us: trace.made.started_us,
+        took_us: trace.made.took_us,
+        log: trace.log.inline.clone(),
+        stored_log: trace.log.stored.map(|file| (file.sha256, file.size)),
     };
-    serde_json::to_vec(&form).expect("bug: a trace has string keys only")
+    postcard::to_allocvec(&form).expect("bug: a trace is plain data")
 }
 
 /// Reads a trace; `None` where the bytes are not one of this format.
 pub fn decode(bytes: &[u8]) -> Option<Trace> {
-    let form: TraceForm = serde_json::from_slice(bytes).ok()?;
-    if form.v != FORMAT_VERSION {
+    let form: TraceForm = postcard::from_bytes(bytes).ok()?;
+    if form.version != FORMAT_VERSION {
         return None;
     }
-    let mut parts = Vec::with_capacity(form.parts.len());
-    for (name, digest, shown) in form.parts {
-        parts.push(Part {
-            name,
-            digest: Digest::from_hex(&digest)?,
-            shown,
-        });
-    }
+    let parts = form.parts.into_iter();
+    let parts = parts
+        .map(|(name, mark, shown)| Part::marked(name, mark, shown))
+        .collect();
     let mut reads = Vec::with_capacity(form.reads.len());
     for (key, digest) in form.reads {
-        let digest = match digest {
-            Some(text) => Some(Digest::from_hex(&text)?),
-            None => None,
-        };
         reads.push(Read {
             key: read_of(key)?,
-            digest,
+            digest: digest.map(Digest::from_bytes),
         });
     }
     let mut entries = Vec::with_capacity(form.entries.len());
-    for (place, digest, value) in form.entries {
-        let digest = Digest::from_hex(&digest)?;
-        entries.push(Entry {
-            place: place_of(place)?,
-            value: Arc::new(value),
-            digest,
-        });
+    for (place, digest, text) in form.entries {
+        let value: Value = serde_json::from_str(&text).ok()?;
+        let mut entry = Entry::data(place_of(place)?, value);
+        if let Some(digest) = digest {
+            entry.digest = Digest::from_bytes(digest);
+        }
+        entries.push(entry);
     }
     let mut effects = Vec::with_capacity(form.effects.len());
     for (place, digest, size) in form.effects {
         let ReadKey::State(resource) = read_of(place)? else {
             return None;
         };
-        let digest = Digest::from_hex(&digest)?;
+        let tree = Digest::from_bytes(digest);
         let after = match size {
-            u64::MAX => Version::Created(digest),
-            size => Version::State { tree: digest, size },
+            u64::MAX => Version::Created(tree),
+            size => Version::State { tree, size },
         };
         effects.push(Effect { resource, after });
     }
-    let log = match form.log {
-        LogForm::Text(text) => Log {
-            inline: text.into_bytes(),
-            stored: None,
-        },
-        LogForm::Bytes(bytes) => Log {
-            inline: bytes,
-            stored: None,
-        },
-        LogForm::Stored(digest, size) => {
-            let sha256 = *Digest::from_hex(&digest)?.as_bytes();
-            Log {
-                inline: Vec::new(),
-                stored: Some(StoredFile { sha256, size }),
-            }
-        }
-    };
+    let stored = form
+        .stored_log
+        .map(|(sha256, size)| StoredFile { sha256, size });
     Some(Trace {
-        fingerprint: Digest::from_hex(&form.key)?,
+        fingerprint: Digest::from_bytes(form.key),
         manifest: Manifest { parts },
         reads,
         output: Arc::new(Output { entries, effects }),
         made: MadeBy {
             run: form.run,
             step: form.step,
-            started_us: form.at,
-            took_us: form.took,
+            started_us: form.started_us,
+            took_us: form.took_us,
         },
-        log,
+        log: Log {
+            inline: form.log,
+            stored,
+        },
     })
 }
 
@@ -307,7 +253,11 @@ mod tests {
                 stored: None,
             },
         };
-        assert_eq!(decode(&encode(&trace)), Some(trace));
+        let mut expected = trace.clone();
+        for part in &mut expected.manifest.parts {
+            *part = Part::marked(part.name.clone(), part.mark(), part.shown.clone());
+        }
+        assert_eq!(decode(&encode(&trace)), Some(expected));
     }
 
     #[test]

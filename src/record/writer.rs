@@ -27,6 +27,8 @@ pub struct Writer {
     run: RunRecord,
     seq: u64,
     held: Vec<u8>,
+    /// Events of a run in which nothing changed so far, with their times: they are written down only if something does.
+    held_events: Vec<(i64, RunEvent)>,
     held_logs: Vec<(String, String, Vec<u8>)>,
     events: Option<disk::File>,
     flushed_us: i64,
@@ -53,6 +55,7 @@ impl Writer {
             },
             seq: 0,
             held: Vec::new(),
+            held_events: Vec::new(),
             held_logs: Vec::new(),
             events: None,
             flushed_us: 0,
@@ -74,19 +77,31 @@ impl Writer {
             return;
         }
         let t_us = now_us - self.run.started_us;
-        self.seq += 1;
-        let line = format::event_line(self.seq, t_us, event, &self.redactor);
-        self.held.extend_from_slice(line.as_bytes());
-        self.timeline.event(t_us, event);
-        if self.is_quiet && is_change(event) {
+        if self.is_quiet {
+            self.held_events.push((t_us, event.clone()));
+            if !is_change(event) {
+                return;
+            }
+            for (t_us, event) in std::mem::take(&mut self.held_events) {
+                self.write_event(t_us, &event);
+            }
             self.is_quiet = false;
             self.attempt(Self::begin);
+        } else {
+            self.write_event(t_us, event);
         }
         let is_due = self.held.len() >= BATCH_BYTES || t_us - self.flushed_us >= BATCH_US;
         if !self.is_quiet && is_due {
             self.flushed_us = t_us;
             self.attempt(Self::flush);
         }
+    }
+
+    fn write_event(&mut self, t_us: i64, event: &RunEvent) {
+        self.seq += 1;
+        let line = format::event_line(self.seq, t_us, event, &self.redactor);
+        self.held.extend_from_slice(line.as_bytes());
+        self.timeline.event(t_us, event);
     }
 
     /// Takes what a step printed.

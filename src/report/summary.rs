@@ -4,6 +4,9 @@ use super::printer::{Paint, Printer};
 use super::words;
 use crate::event::{Outcome, Score, Tally};
 
+/// The most scores of a task that are listed one by one.
+const MAX_SCORES: usize = 8;
+
 /// What the summary says of a task.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskLine<'a> {
@@ -49,18 +52,7 @@ fn task_line(task: &TaskLine<'_>, printer: &Printer) -> String {
     let outcome = printer.paint_out(paint, task.outcome.as_str());
     let mut line = format!("{}: {outcome}", printer.safe_line(task.task));
     if !task.scores.is_empty() {
-        let scores: Vec<String> = task
-            .scores
-            .iter()
-            .map(|score| {
-                format!(
-                    "{}: {}",
-                    printer.safe_line(&score.name),
-                    words::score(score.score)
-                )
-            })
-            .collect();
-        line.push_str(&format!(" ({})", scores.join(", ")));
+        line.push_str(&format!(" ({})", scores(task.scores, printer)));
     }
     if let Some(failure) = task.failure {
         let safe = printer.safe(failure.trim_end());
@@ -76,6 +68,31 @@ fn task_line(task: &TaskLine<'_>, printer: &Printer) -> String {
     }
     line.push('\n');
     line
+}
+
+/// Lists scores; of many only those below 1.
+fn scores(all: &[Score], printer: &Printer) -> String {
+    let name = |score: &&Score| {
+        format!(
+            "{}: {}",
+            printer.safe_line(&score.name),
+            words::score(score.score)
+        )
+    };
+    if all.len() <= MAX_SCORES {
+        let each: Vec<String> = all.iter().map(|score| name(&score)).collect();
+        return each.join(", ");
+    }
+    let low: Vec<&Score> = all.iter().filter(|score| score.score < 1.0).collect();
+    let mut parts = vec![match low.len() {
+        0 => format!("{} scores, none below 1", all.len()),
+        n => format!("{} scores, {n} below 1", all.len()),
+    }];
+    parts.extend(low.iter().take(MAX_SCORES).map(name));
+    if low.len() > MAX_SCORES {
+        parts.push("…".to_owned());
+    }
+    parts.join(", ")
 }
 
 fn outcomes(tasks: &[TaskLine<'_>]) -> String {

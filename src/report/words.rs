@@ -23,6 +23,9 @@ pub fn seconds(us: u64) -> String {
 
 /// Returns a score without digits that say nothing.
 pub fn score(score: f64) -> String {
+    if score == 0.0 || score == 1.0 {
+        return if score == 1.0 { "1" } else { "0" }.to_owned();
+    }
     let text = format!("{score:.4}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "1" && score < 1.0 {

@@ -54,12 +54,13 @@ impl Session {
         let mut found = Vec::new();
         let mut refused = None;
         for one in &prepared {
-            match super::load::find_step(&one.job.plan, &one.unit, step) {
+            match super::part::find_step(&one.job.plan, &one.unit, step) {
                 Ok(Some(at)) => found.push(self.explain_one(one, at)),
                 Ok(None) => {}
                 Err(error) => refused = Some(error),
             }
         }
+        self.kept.set_memo(&self.memo);
         self.write_kept();
         match refused {
             Some(error) if found.is_empty() => Err(error),

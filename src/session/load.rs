@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::part::apply_options;
 use super::{RunOptions, SeedRow, Session, SessionError};
 use crate::diagnostic::{Diagnostic, nearest};
 use crate::digest::{Digest, Digester};
 use crate::engine::{Store, TaskJob};
-use crate::graph::StepIx;
 use crate::plan::{self, ArtifactInput, FolderInput, Setter, Setting, SettingInput, TaskInput};
-use crate::rebuild::DirtyReason;
-use crate::schedule::{self, Forecast, StepPart, TaskPlan};
+use crate::schedule::{self, Forecast, TaskPlan};
 use crate::step::Step;
 use crate::system::Stamp;
 use crate::task::folder::{self, TaskEntry, TaskFolder};
@@ -258,14 +257,36 @@ impl Session {
         store: &Store,
         isolation: &'static str,
     ) -> Result<Vec<Prepared>, SessionError> {
+        self.prepare_units(units, options, Some(store), isolation)
+    }
+
+    /// Reads and checks units; warnings go to those of the session.
+    pub(super) fn check_units(
+        &mut self,
+        units: Vec<Unit>,
+        options: &RunOptions,
+    ) -> Result<(), SessionError> {
+        self.prepare_units(units, options, None, "none").map(drop)
+    }
+
+    /// Without a store nothing is planned.
+    fn prepare_units(
+        &mut self,
+        units: Vec<Unit>,
+        options: &RunOptions,
+        store: Option<&Store>,
+        isolation: &'static str,
+    ) -> Result<Vec<Prepared>, SessionError> {
         let mut faults = Vec::new();
         let mut inputs = Vec::new();
         for unit in units {
             let folder = self.load_folder(unit.folder).folder.clone();
-            let Some(entry) = folder.tasks.iter().find(|task| task.name == unit.name) else {
-                continue;
-            };
-            match self.load_task(unit.folder, entry) {
+            let by_name = |task: &TaskEntry| task.name.as_str().cmp(&unit.name);
+            // Sorted by file name, which is nearly always sorted by name.
+            let at = folder.tasks.binary_search_by(by_name).ok();
+            let at = at.or_else(|| folder.tasks.iter().position(|task| task.name == unit.name));
+            let Some(at) = at else { continue };
+            match self.load_task(unit.folder, &folder.tasks[at]) {
                 Ok(input) => inputs.push((unit, input)),
                 Err(fault) => faults.push(fault),
             }
@@ -291,6 +312,7 @@ impl Session {
             };
             let mut handle = self.setting_input(setting.clone());
             let needs_tools = tools.is_none()
+                && store.is_some()
                 && self
                     .steps_of(input, handle)
                     .iter()
@@ -313,6 +335,10 @@ impl Session {
             if bad {
                 continue;
             }
+            let Some(store) = store else {
+                self.warnings.extend(mild);
+                continue;
+            };
             match self.prepare_one(unit, input, handle, options, store, digest) {
                 Ok(mut one) => {
                     one.warnings = mild;
@@ -494,82 +520,4 @@ fn units(chosen: Vec<(usize, String, String)>, options: &RunOptions) -> Vec<Unit
         }
     }
     units
-}
-
-/// Applies what the command line says of steps.
-fn apply_options(
-    plan: &mut TaskPlan,
-    unit: &Unit,
-    options: &RunOptions,
-) -> Result<(), SessionError> {
-    let force = |plan: &mut TaskPlan, step: StepIx, by: &'static str| {
-        let step = &mut plan.steps[step.at()];
-        if step.live.is_none() {
-            step.forced = Some(DirtyReason::Forced { by });
-        }
-    };
-    let all: Vec<StepIx> = plan.graph.steps().collect();
-    if options.fresh {
-        all.iter().for_each(|&step| force(plan, step, "--fresh"));
-    }
-    for wanted in &options.rerun {
-        if let Some(step) = find_step(plan, unit, wanted)? {
-            force(plan, step, "--rerun");
-        }
-    }
-    if let Some(wanted) = &options.from
-        && let Some(step) = find_step(plan, unit, wanted)?
-    {
-        for step in plan.graph.span(step) {
-            force(plan, step, "--from");
-        }
-    }
-    for (wanted, only) in [(&options.until, false), (&options.only, true)] {
-        let Some(wanted) = wanted else { continue };
-        let Some(step) = find_step(plan, unit, wanted)? else {
-            continue;
-        };
-        let needed = plan.graph.ancestors(step);
-        for &other in &all {
-            if other != step && !needed[other.at()] {
-                plan.steps[other.at()].part = StepPart::LeftOut;
-            } else if only && other != step {
-                plan.steps[other.at()].part = StepPart::CachedOnly;
-            }
-        }
-        if only {
-            force(plan, step, "--only");
-        }
-    }
-    if options.cached_only {
-        for step in plan
-            .steps
-            .iter_mut()
-            .filter(|step| step.part == StepPart::Free)
-        {
-            step.part = StepPart::CachedOnly;
-        }
-    }
-    Ok(())
-}
-
-/// Finds the step that the command line means; `None` where it means a step of another task.
-pub(super) fn find_step(
-    plan: &TaskPlan,
-    unit: &Unit,
-    wanted: &str,
-) -> Result<Option<StepIx>, SessionError> {
-    let id = match wanted.split_once('/') {
-        Some((task, id)) if task == unit.name => id,
-        Some((_, _)) if plan.position(wanted).is_none() => return Ok(None),
-        _ => wanted,
-    };
-    if let Some(step) = plan.position(id) {
-        return Ok(Some(step));
-    }
-    let near = nearest(id, plan.steps.iter().map(|step| step.id.as_str()));
-    Err(SessionError::Usage {
-        message: format!("`{}` has no step `{id}`", unit.shown),
-        help: near.map(|near| format!("did you mean `{near}`?")),
-    })
 }

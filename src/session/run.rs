@@ -63,13 +63,10 @@ impl Session {
             Err(SessionError::Faults(faults)) => return Ok(faults),
             Err(other) => return Err(other),
         };
-        let store = Store::new(None, false);
         let before = self.warnings.len();
-        match self.prepare(units, options, &store, "none") {
-            Ok(prepared) => {
-                let mut found: Vec<Diagnostic> =
-                    prepared.into_iter().flat_map(|one| one.warnings).collect();
-                found.extend(self.warnings.drain(before..));
+        match self.check_units(units, options) {
+            Ok(()) => {
+                let mut found: Vec<Diagnostic> = self.warnings.drain(before..).collect();
                 crate::diagnostic::sort(&mut found);
                 Ok(found)
             }
@@ -82,6 +79,7 @@ impl Session {
     pub fn plan(&mut self, options: &RunOptions) -> Result<Vec<TaskForecast>, SessionError> {
         let prepared = self.prepare_all(options)?;
         let forecasts = prepared.iter().map(task_forecast).collect();
+        self.kept.set_memo(&self.memo);
         self.write_kept();
         Ok(forecasts)
     }

@@ -17,6 +17,11 @@ pub struct Overrides {
 }
 
 impl Overrides {
+    /// Returns whether every task stays as it is written.
+    pub fn changes_nothing(&self) -> bool {
+        self.seed.is_empty() && !self.user.contains_key("step_params")
+    }
+
     /// Returns the fields that `step_params` gives for a step.
     pub fn step_params(&self, step: &StepId) -> Option<&Map<String, Value>> {
         self.user

@@ -64,20 +64,19 @@ fn never_run() {
         &story(),
         "a",
         expect![[r#"
-        a (verify_sandbox) of <work>/tasks/t.json
-        dirty because
-          never run
-        key
-          type: verify_sandbox
-          version of type `verify_sandbox`: 1
-          field `agent_name`: null
-          field `base_dir`: /app
-          field `criteria`: [{"bash_cmd":"cp data/in.txt a.txt","type":"bash_cmd_succeeds"}]
-          field `sandbox_name`: box
-          field `score_aggregator`: all_pass
-          field `verifier_id`: a
-          isolation: none
-    "#]],
+            a (verify_sandbox) of <work>/tasks/t.json
+            dirty because
+              never run
+            key
+              type: verify_sandbox
+              version of type `verify_sandbox`: 1
+              field `base_dir`: /app
+              field `criteria`: [{"bash_cmd":"cp data/in.txt a.txt","type":"bash_cmd_succeeds"}]
+              field `sandbox_name`: box
+              field `score_aggregator`: all_pass
+              field `verifier_id`: a
+              isolation: none
+        "#]],
     );
 }
 
@@ -90,27 +89,26 @@ fn a_field_changed() {
         &story,
         "a",
         expect![[r#"
-        a (verify_sandbox) of <work>/tasks/t.json
-        dirty because
-          field `criteria` changed
-            was [{"bash_cmd":"cp data/in.txt a.txt","type":"bash_cmd_succeeds"}]
-            now [{"bash_cmd":"cp -v data/in.txt a.txt","type":"bash_cmd_succeeds"}]
-        key
-          type: verify_sandbox
-          version of type `verify_sandbox`: 1
-          field `agent_name`: null
-          field `base_dir`: /app
-          field `criteria`: [{"bash_cmd":"cp -v data/in.txt a.txt","type":"bash_cmd_succeeds"}]
-          field `sandbox_name`: box
-          field `score_aggregator`: all_pass
-          field `verifier_id`: a
-          isolation: none
-        reads
-          sandbox `box`: 8cc7bf65e6c5
-          state of sandbox `box`: 3fa9cabafca6
-        history
-          <date> <run>: output 309c459848d9, score 1, <time>
-    "#]],
+            a (verify_sandbox) of <work>/tasks/t.json
+            dirty because
+              field `criteria` changed
+                was [{"bash_cmd":"cp data/in.txt a.txt","type":"bash_cmd_succeeds"}]
+                now [{"bash_cmd":"cp -v data/in.txt a.txt","type":"bash_cmd_succeeds"}]
+            key
+              type: verify_sandbox
+              version of type `verify_sandbox`: 1
+              field `base_dir`: /app
+              field `criteria`: [{"bash_cmd":"cp -v data/in.txt a.txt","type":"bash_cmd_succeeds"}]
+              field `sandbox_name`: box
+              field `score_aggregator`: all_pass
+              field `verifier_id`: a
+              isolation: none
+            reads
+              sandbox `box`: 8cc7bf65e6c5
+              state of sandbox `box`: 3fa9cabafca6
+            history
+              <date> <run>: output 309c459848d9, score 1, <time>
+        "#]],
     );
 }
 
@@ -123,36 +121,26 @@ fn a_file_of_an_artifact_changed_and_the_path_leads_to_it() {
         &story,
         "load",
         expect![[r#"
-        load (load_artifact) of <work>/tasks/t.json
-        dirty because
-          artifact `data` file `in.txt` changed
-            was e0e63aa4c8e1
-            now ef40086ad8a3
-        key
-          type: load_artifact
-          version of type `load_artifact`: 1
-          field `agent_name`: null
-          field `artifact_from_step_id`: null
-          field `artifact_id`: data
-          field `artifact_version`: null
-          field `artifacts`: null
-          field `collected_artifacts_step_id`: null
-          field `container_name`: null
-          field `destination_path`: /app/data
-          field `env_id`: null
-          field `env_step_id`: null
-          field `sandbox_name`: box
-          field `snapshot_after_load`: null
-          field `urls`: null
-          artifact `data`: file @local/work/data
-          artifact `data` file `in.txt`: ef40086ad8a3
-          isolation: none
-        reads
-          sandbox `box`: 8cc7bf65e6c5
-          state of sandbox `box`: bab0b9283f57
-        history
-          <date> <run>: output 9ba4469cadb3, <time>
-    "#]],
+            load (load_artifact) of <work>/tasks/t.json
+            dirty because
+              artifact `data` file `in.txt` changed
+                was e0e63aa4c8e1
+                now ef40086ad8a3
+            key
+              type: load_artifact
+              version of type `load_artifact`: 1
+              field `artifact_id`: data
+              field `destination_path`: /app/data
+              field `sandbox_name`: box
+              artifact `data`: file @local/work/data
+              artifact `data` file `in.txt`: ef40086ad8a3
+              isolation: none
+            reads
+              sandbox `box`: 8cc7bf65e6c5
+              state of sandbox `box`: bab0b9283f57
+            history
+              <date> <run>: output 9ba4469cadb3, <time>
+        "#]],
     );
     check(
         &story,
@@ -268,28 +256,27 @@ fn a_variable_changed() {
         &story,
         "a",
         expect![[r#"
-        a (verify_sandbox) of <work>/tasks/t.json
-        dirty because
-          variable `TOKEN` changed
-            was unset
-            now set
-        key
-          type: verify_sandbox
-          version of type `verify_sandbox`: 1
-          field `agent_name`: null
-          field `base_dir`: /app
-          field `criteria`: [{"bash_cmd":"cp data/in.txt a.txt","type":"bash_cmd_succeeds"}]
-          field `sandbox_name`: box
-          field `score_aggregator`: all_pass
-          field `verifier_id`: a
-          variable `TOKEN`: set
-          isolation: none
-        reads
-          sandbox `box`: 8cc7bf65e6c5
-          state of sandbox `box`: 3fa9cabafca6
-        history
-          <date> <run>: output 309c459848d9, score 1, <time>
-    "#]],
+            a (verify_sandbox) of <work>/tasks/t.json
+            dirty because
+              variable `TOKEN` changed
+                was unset
+                now set
+            key
+              type: verify_sandbox
+              version of type `verify_sandbox`: 1
+              field `base_dir`: /app
+              field `criteria`: [{"bash_cmd":"cp data/in.txt a.txt","type":"bash_cmd_succeeds"}]
+              field `sandbox_name`: box
+              field `score_aggregator`: all_pass
+              field `verifier_id`: a
+              variable `TOKEN`: set
+              isolation: none
+            reads
+              sandbox `box`: 8cc7bf65e6c5
+              state of sandbox `box`: 3fa9cabafca6
+            history
+              <date> <run>: output 309c459848d9, score 1, <time>
+        "#]],
     );
 }
 
@@ -315,40 +302,30 @@ fn the_state_before_a_dirty_step_was_lost() {
         &story,
         "load",
         expect![[r#"
-        load (load_artifact) of <work>/tasks/t.json
-        dirty because
-          the state of sandbox `box` after it was lost, and `a` needs it
-            given by a, which is dirty because
-              the state of sandbox `box` after it was lost, and `b` needs it
-                given by b, which is dirty because
-                  field `criteria` changed
-                    was [{"paths":["a.txt"],"type":"probe_file_exists"}]
-                    now [{"paths":["a.txt","data/in.txt"],"type":"probe_file_exists"}]
-        key
-          type: load_artifact
-          version of type `load_artifact`: 1
-          field `agent_name`: null
-          field `artifact_from_step_id`: null
-          field `artifact_id`: data
-          field `artifact_version`: null
-          field `artifacts`: null
-          field `collected_artifacts_step_id`: null
-          field `container_name`: null
-          field `destination_path`: /app/data
-          field `env_id`: null
-          field `env_step_id`: null
-          field `sandbox_name`: box
-          field `snapshot_after_load`: null
-          field `urls`: null
-          artifact `data`: file @local/work/data
-          artifact `data` file `in.txt`: e0e63aa4c8e1
-          isolation: none
-        reads
-          sandbox `box`: 8cc7bf65e6c5
-          state of sandbox `box`: bab0b9283f57
-        history
-          <date> <run>: output 9ba4469cadb3, <time>
-    "#]],
+            load (load_artifact) of <work>/tasks/t.json
+            dirty because
+              the state of sandbox `box` after it was lost, and `a` needs it
+                given by a, which is dirty because
+                  the state of sandbox `box` after it was lost, and `b` needs it
+                    given by b, which is dirty because
+                      field `criteria` changed
+                        was [{"paths":["a.txt"],"type":"probe_file_exists"}]
+                        now [{"paths":["a.txt","data/in.txt"],"type":"probe_file_exists"}]
+            key
+              type: load_artifact
+              version of type `load_artifact`: 1
+              field `artifact_id`: data
+              field `destination_path`: /app/data
+              field `sandbox_name`: box
+              artifact `data`: file @local/work/data
+              artifact `data` file `in.txt`: e0e63aa4c8e1
+              isolation: none
+            reads
+              sandbox `box`: 8cc7bf65e6c5
+              state of sandbox `box`: bab0b9283f57
+            history
+              <date> <run>: output 9ba4469cadb3, <time>
+        "#]],
     );
 }
 
@@ -364,20 +341,19 @@ fn a_step_that_is_volatile() {
         &story,
         "a",
         expect![[r#"
-        a (verify_sandbox) of <work>/tasks/t.json
-        dirty because
-          it is volatile: its result is never kept
-        key
-          type: verify_sandbox
-          version of type `verify_sandbox`: 1
-          field `agent_name`: null
-          field `base_dir`: /app
-          field `criteria`: [{"bash_cmd":"cp data/in.txt a.txt","type":"bash_cmd_succeeds"}]
-          field `sandbox_name`: box
-          field `score_aggregator`: all_pass
-          field `verifier_id`: a
-          isolation: none
-    "#]],
+            a (verify_sandbox) of <work>/tasks/t.json
+            dirty because
+              it is volatile: its result is never kept
+            key
+              type: verify_sandbox
+              version of type `verify_sandbox`: 1
+              field `base_dir`: /app
+              field `criteria`: [{"bash_cmd":"cp data/in.txt a.txt","type":"bash_cmd_succeeds"}]
+              field `sandbox_name`: box
+              field `score_aggregator`: all_pass
+              field `verifier_id`: a
+              isolation: none
+        "#]],
     );
     check(
         &story,
@@ -390,7 +366,6 @@ fn a_step_that_is_volatile() {
             key
               type: verify_sandbox
               version of type `verify_sandbox`: 1
-              field `agent_name`: null
               field `base_dir`: /app
               field `criteria`: [{"paths":["a.txt"],"type":"probe_file_exists"}]
               field `sandbox_name`: box
@@ -414,24 +389,23 @@ fn a_hit_says_which_run_made_it_and_what_it_read() {
         &story,
         "b",
         expect![[r#"
-        b (verify_sandbox) of <work>/tasks/t.json
-        hits: run <run> made its result
-        key
-          type: verify_sandbox
-          version of type `verify_sandbox`: 1
-          field `agent_name`: null
-          field `base_dir`: /app
-          field `criteria`: [{"paths":["a.txt"],"type":"probe_file_exists"}]
-          field `sandbox_name`: box
-          field `score_aggregator`: all_pass
-          field `verifier_id`: b
-          isolation: none
-        reads
-          sandbox `box`: 8cc7bf65e6c5
-          state of sandbox `box`: def2bfd5fe96
-        history
-          <date> <run>: output 2dc0ec7fa973, score 1, <time>
-    "#]],
+            b (verify_sandbox) of <work>/tasks/t.json
+            hits: run <run> made its result
+            key
+              type: verify_sandbox
+              version of type `verify_sandbox`: 1
+              field `base_dir`: /app
+              field `criteria`: [{"paths":["a.txt"],"type":"probe_file_exists"}]
+              field `sandbox_name`: box
+              field `score_aggregator`: all_pass
+              field `verifier_id`: b
+              isolation: none
+            reads
+              sandbox `box`: 8cc7bf65e6c5
+              state of sandbox `box`: def2bfd5fe96
+            history
+              <date> <run>: output 2dc0ec7fa973, score 1, <time>
+        "#]],
     );
 }
 

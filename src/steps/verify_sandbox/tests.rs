@@ -181,7 +181,6 @@ fn what_commands_write_goes_to_the_log_in_the_order_of_the_criteria() {
     expect![[r#"
         Note: criterion 1: exit=3; stderr=/app/boom: not found
         Stderr: /live/run-7/box/root/app/boom: not found
-        Note: criterion 2: exit=0; stderr=noise that changes
         Stdout: out
         Stderr: noise that changes
     "#]]

@@ -77,7 +77,7 @@ pub struct RunOptions {
     pub seeds: Vec<SeedRow>,
     /// `metadata.user_overrides`.
     pub user_overrides: Map<String, Value>,
-    /// How many steps run at once; `None` takes the configuration's, else the number of cores.
+    /// How many steps run at once; `None` takes the configuration's, else two more than there are cores.
     pub jobs: Option<usize>,
     /// Whether live things stay up after the run until the caller ends them.
     pub keep: bool,
@@ -222,4 +222,11 @@ pub struct Session {
     db: Database,
     setting: Option<SettingInput>,
     folders: BTreeMap<usize, load::Loaded>,
+}
+
+impl Drop for Session {
+    /// Leaves the planner's memory to the end of the process: taking it apart costs nearly as much as building it.
+    fn drop(&mut self) {
+        std::mem::forget(self.db.clone());
+    }
 }

@@ -1,7 +1,7 @@
 //! Live things on this machine: made when a step needs them, brought to the state that it needs, ended with their task.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use aebuild_cache::{BlobRef, Cache, Restored, StatMemo};
@@ -30,6 +30,9 @@ pub struct LiveSettings {
     /// Variables of this machine that the configuration passes on to sandboxes.
     pub passed: Vec<(String, String)>,
 }
+
+/// A folder of so few files is walked at once, without a thread of its own.
+const FEW_FILES: usize = 256;
 
 /// Why a live thing is not at the state that a step needs.
 pub(super) enum ProvisionError {
@@ -244,24 +247,16 @@ impl Provisioner {
         live.sandbox.settled().await;
         let folder = live.sandbox.state_dir().to_path_buf();
         let cache = self.cache.clone();
-        let mut memo = std::mem::take(&mut live.memo);
-        let work = move || {
-            let mut notice = None;
-            let stored = cache.and_then(|cache| match cache.store_tree(&folder, &mut memo) {
-                Ok(tree) => Some(tree.manifest),
-                Err(error) => {
-                    notice = Some(error.to_string());
-                    None
-                }
-            });
-            let tree = stored
-                .map(Ok)
-                .unwrap_or_else(|| Cache::digest_tree(&folder, &mut memo));
-            (tree, memo, notice)
-        };
-        let (tree, memo, notice) = match tokio::task::spawn_blocking(work).await {
-            Ok(done) => done,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        let memo = std::mem::take(&mut live.memo);
+        let before = live.tree;
+        let (tree, memo, notice) = if memo.len() <= FEW_FILES {
+            take_state(cache, &folder, memo, Some(before))
+        } else {
+            let work = move || take_state(cache, &folder, memo, None);
+            match tokio::task::spawn_blocking(work).await {
+                Ok(done) => done,
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            }
         };
         live.memo = memo;
         match tree {
@@ -378,6 +373,38 @@ impl Provisioner {
             sandboxes.kill_now();
         }
     }
+}
+
+type Taken = (
+    Result<BlobRef, aebuild_cache::TreeError>,
+    StatMemo,
+    Option<String>,
+);
+
+/// Takes the state of a folder into the cache, and says what went wrong there. Where the state is most likely the one
+/// `before`, it is looked at first.
+fn take_state(
+    cache: Option<Cache>,
+    folder: &Path,
+    mut memo: StatMemo,
+    before: Option<BlobRef>,
+) -> Taken {
+    if let Some(before) = before {
+        let now = Cache::digest_tree(folder, &mut memo);
+        if now.as_ref().is_ok_and(|now| now.id == before.id) {
+            return (now, memo, None);
+        }
+    }
+    let mut notice = None;
+    let stored = cache.and_then(|cache| match cache.store_tree(folder, &mut memo) {
+        Ok(tree) => Some(Ok(tree.manifest)),
+        Err(error) => {
+            notice = Some(error.to_string());
+            None
+        }
+    });
+    let tree = stored.unwrap_or_else(|| Cache::digest_tree(folder, &mut memo));
+    (tree, memo, notice)
 }
 
 /// Returns the handle of a sandbox and the variables of its commands, as its deploy step gave them.

@@ -63,7 +63,7 @@ pub fn effective(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Pa
         return parsed.clone();
     }
     let applied = overrides.apply(&parsed.task);
-    if applied == parsed.task || !parsed.readable {
+    if applied == *parsed.task || !parsed.readable {
         return parsed.clone();
     }
     let text = crate::json::to_string_pretty(&task_to_json(&applied))
@@ -78,7 +78,7 @@ pub fn effective(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Pa
 /// Returns the values of a task: equal after an edit of formatting.
 #[salsa::tracked(returns(ref))]
 pub fn task(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Task> {
-    Arc::new(effective(db, input, setting).task.clone())
+    effective(db, input, setting).task.clone()
 }
 
 /// Returns who waits for whom.

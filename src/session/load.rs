@@ -292,6 +292,7 @@ impl Session {
             }
         }
         faults.extend(self.folder_faults());
+        self.check_together(&inputs, options, isolation);
         let mut prepared = Vec::new();
         let mut warnings: Vec<Diagnostic> = Vec::new();
         let tool_names = ["python3"];
@@ -299,17 +300,8 @@ impl Session {
         for (unit, input) in inputs {
             let overrides = self.overrides(&unit, options);
             let digest = self.setting_digest(&overrides, isolation);
-            let variables = self.config.sandbox.pass_variables.iter();
-            let variables = variables
-                .map(|name| (name.clone(), self.system.variable(name)))
-                .collect();
-            let mut setting = Setting {
-                overrides,
-                config: self.config.clone(),
-                isolation,
-                tools: tools.clone().unwrap_or_default(),
-                variables,
-            };
+            let mut setting = self.new_setting(overrides, isolation);
+            setting.tools = tools.clone().unwrap_or_default();
             let mut handle = self.setting_input(setting.clone());
             let needs_tools = tools.is_none()
                 && store.is_some()
@@ -355,6 +347,44 @@ impl Session {
         }
         self.warnings.extend(faults);
         Ok(prepared)
+    }
+
+    fn new_setting(&self, overrides: Overrides, isolation: &'static str) -> Setting {
+        let variables = self.config.sandbox.pass_variables.iter();
+        let variables = variables.map(|name| (name.clone(), self.system.variable(name)));
+        Setting {
+            overrides,
+            config: self.config.clone(),
+            isolation,
+            tools: BTreeMap::new(),
+            variables: variables.collect(),
+        }
+    }
+
+    /// Checks many tasks on all cores; what asks for their faults afterwards finds them there.
+    fn check_together(
+        &mut self,
+        inputs: &[(Unit, TaskInput)],
+        options: &RunOptions,
+        isolation: &'static str,
+    ) {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let Some((first, _)) = inputs.first().filter(|_| inputs.len() > 8 && cores > 1) else {
+            return;
+        };
+        let setting = self.new_setting(self.overrides(first, options), isolation);
+        let setting = self.setting_input(setting);
+        let share = inputs.len().div_ceil(cores);
+        std::thread::scope(|scope| {
+            for inputs in inputs.chunks(share) {
+                let db = self.db.clone();
+                scope.spawn(move || {
+                    for (_, input) in inputs {
+                        plan::checked(&db, *input, setting);
+                    }
+                });
+            }
+        });
     }
 
     fn steps_of(&self, input: TaskInput, setting: SettingInput) -> Vec<Option<Arc<dyn Step>>> {

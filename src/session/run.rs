@@ -40,11 +40,9 @@ impl Held {
 
 /// Makes the runtime of a run.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, SessionError> {
-    let threads = std::thread::available_parallelism()
-        .map_or(2, usize::from)
-        .clamp(2, 8);
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads)
+        .worker_threads(cores.clamp(2, 8))
         .enable_all()
         .build()
         .map_err(|error| SessionError::World(format!("no runtime could be made: {error}")))
@@ -241,8 +239,9 @@ impl Session {
 
     fn engine_settings(&self, run: &str, options: &RunOptions) -> EngineSettings {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        // Two more than cores, so that no core waits while a step is wound up and the next one begins.
         let configured = self.config.run.jobs.map(|jobs| jobs as usize);
-        let jobs = options.jobs.or(configured).unwrap_or(cores);
+        let jobs = options.jobs.or(configured).unwrap_or(cores + 2);
         EngineSettings {
             run: run.to_owned(),
             jobs,

@@ -32,7 +32,7 @@ pub trait StepTypes {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parsed {
     /// The steps that could be read, in the order of the file, as values only.
-    pub task: Task,
+    pub task: Arc<Task>,
     /// Where everything was written.
     pub places: Places,
     /// All faults of the file.
@@ -93,7 +93,7 @@ pub fn parse(name: &str, source: &Source, types: &dyn StepTypes) -> Parsed {
     let faults = faults.finish();
     let readable = !faults.iter().any(Diagnostic::is_error);
     Parsed {
-        task,
+        task: Arc::new(task),
         places,
         faults,
         readable,

@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 use super::store::{blob_of, version_of};
 use crate::context::Place;
 use crate::graph::StepIx;
-use crate::provider::local::{LocalSandbox, LocalSandboxes, SandboxSpec, Wanted};
+use crate::provider::local::{LocalError, LocalSandbox, LocalSandboxes, SandboxSpec, Wanted};
 use crate::resource::{ResourceId, ResourceKind, Version};
 use crate::schedule::{Need, TaskPlan};
 use crate::step::sandbox::Sandbox;
@@ -185,14 +185,24 @@ impl Provisioner {
         let passed = passed.filter(|(name, _)| !declared.iter().any(|(other, _)| other == name));
         let env_vars = passed.cloned().chain(declared.iter().cloned()).collect();
         let spec = SandboxSpec {
-            id: format!("{handle}-{task}"),
+            id: handle,
             env_vars,
             ..SandboxSpec::default()
         };
         let failed = |error: String| ProvisionError::Failed(error);
-        let sandbox = sandboxes
-            .create(spec)
-            .map_err(|error| failed(error.to_string()))?;
+        let mut made = sandboxes.create(spec.clone());
+        let mut n = 1;
+        // Commands see the id, so it is the same in every run, unless one of that name is up: of a folder of the same
+        // name, or one that a retry has retired and that is still being ended.
+        while let Err(LocalError::Exists { .. }) = made {
+            n += 1;
+            let clash = SandboxSpec {
+                id: format!("{}-{task}-{n}", spec.id),
+                ..spec.clone()
+            };
+            made = sandboxes.create(clash);
+        }
+        let sandbox = made.map_err(|error| failed(error.to_string()))?;
         let mut memo = StatMemo::new();
         let tree = Cache::digest_tree(sandbox.state_dir(), &mut memo)
             .map_err(|error| failed(error.to_string()))?;

@@ -175,7 +175,8 @@ impl Session {
                 help: None,
             });
         }
-        chosen.dedup();
+        let mut seen = std::collections::HashSet::new();
+        chosen.retain(|(at, name, _)| seen.insert((*at, name.clone())));
         if chosen.is_empty() {
             let faults = self.folder_faults();
             if faults.iter().any(Diagnostic::is_error) {

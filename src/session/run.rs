@@ -24,6 +24,7 @@ use crate::json::{Value, json};
 use crate::record::Redactor;
 use crate::schedule::Forecasted;
 use crate::system::disk;
+use crate::task::config::Isolation;
 
 /// What holds live things up after a run.
 pub(super) struct Held {
@@ -178,7 +179,10 @@ impl Session {
                 let results = dispatcher.run(jobs, wish.clone()).await;
                 (results, *wish.borrow() != Wish::GoOn)
             });
-            for text in store.notices() {
+            // Who chose to have no wall knows it.
+            let is_auto = self.config.sandbox.isolation == Isolation::Auto;
+            let no_wall = provisioner.notice().filter(|_| is_auto);
+            for text in store.notices().into_iter().chain(no_wall) {
                 tell(Told::Event(RunEvent::Notice { text }));
             }
             if let Err(why) = store.flush() {

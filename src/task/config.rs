@@ -62,7 +62,7 @@ pub enum Durability {
 /// `[run]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunConfig {
-    /// How many steps run at once; as many as there are processors where it is not set.
+    /// How many steps run at once; two more than there are processors where it is not set.
     pub jobs: Option<u32>,
     /// How many tasks run at once.
     pub task_jobs: u32,

@@ -413,3 +413,21 @@ fn variables_that_are_unset_empty_and_set_give_three_keys() {
     assert_eq!(key(Some("")), "set");
     assert_eq!(key(Some("x")), "set");
 }
+
+#[test]
+fn tasks_of_one_name_in_folders_of_one_name_do_not_get_in_each_others_way() {
+    let story = Story::new();
+    story.write("one/same/tasks/t.json", CUTOFF);
+    story.write(
+        "two/same/tasks/t.json",
+        CUTOFF.replace("made by b", "made by two"),
+    );
+    let mut session = story.session_on(&["one/same", "two/same"]).unwrap();
+    let (_keep, wish) = tokio::sync::watch::channel(aebuild::session::Wish::GoOn);
+    let summary = session
+        .run(&RunOptions::default(), &mut |_| (), wish)
+        .unwrap();
+    let outcomes: Vec<Outcome> = summary.tasks.iter().map(|task| task.outcome).collect();
+    assert_eq!(outcomes, [Outcome::Passed, Outcome::Passed]);
+    assert_eq!(summary.tally.ran, 4);
+}

@@ -52,8 +52,13 @@ impl Story {
     }
 
     pub fn session(&self) -> Result<Session, SessionError> {
+        self.session_on(&[""])
+    }
+
+    /// Opens a session on folders below the workspace.
+    pub fn session_on(&self, below: &[&str]) -> Result<Session, SessionError> {
         let options = SessionOptions {
-            paths: vec![self.path("")],
+            paths: below.iter().map(|below| self.path(below)).collect(),
             cache_dir: Some(self.cache_dir()),
             no_cache: false,
         };

@@ -67,7 +67,7 @@ pub const KEYS: &[KeyDoc] = &[
         path: "run.jobs",
         kind: KeyKind::Whole(1, 1024),
         default: "",
-        doc: "How many steps run at once, over all tasks. Where it is not set: as many as there are processors.",
+        doc: "How many steps run at once, over all tasks. Where it is not set: two more than there are processors.",
     },
     KeyDoc {
         path: "run.task_jobs",

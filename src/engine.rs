@@ -16,6 +16,7 @@ pub use store::{FAILURE, Store, TRACE, Verdicts};
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -494,9 +495,25 @@ impl<'a> Dispatcher<'a> {
                 }
                 Command::Settle(resource) => {
                     let provisioner = self.provisioner.clone();
+                    let of = resource.clone();
+                    let mut settling = Box::pin(async move { provisioner.settle(at, &of).await });
+                    // The state of a small sandbox that nobody uses is taken at once; two changes of thread would take
+                    // longer.
+                    let mut nobody = std::task::Context::from_waker(std::task::Waker::noop());
+                    if let Poll::Ready(settled) = settling.as_mut().poll(&mut nobody) {
+                        if let Some(text) = settled.notice {
+                            (self.tell)(Told::Event(RunEvent::Notice { text }));
+                        }
+                        queue.extend(task.scheduler.on(Input::Settled {
+                            resource,
+                            version: settled.version,
+                            changed: settled.changed,
+                        }));
+                        continue;
+                    }
                     let send = send.clone();
                     tokio::spawn(async move {
-                        let settled = provisioner.settle(at, &resource).await;
+                        let settled = settling.await;
                         if let Some(notice) = settled.notice.clone() {
                             let _ = send.send(Message::Notice(notice));
                         }

@@ -373,9 +373,7 @@ impl Session {
             let overrides = Value::Object(options.user_overrides.clone());
             entries.push(set(&["user_overrides"], overrides));
         }
-        let mut plan = (*one.job.plan).clone();
-        plan.initial = entries;
-        one.job.plan = Arc::new(plan);
+        Arc::make_mut(&mut one.job.plan).initial = entries;
     }
 
     fn summarise(

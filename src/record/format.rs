@@ -87,8 +87,14 @@ impl<'a> Line<'a> {
             self.text
                 .push_str(if at > 0 { ",{\"name\":" } else { "{\"name\":" });
             push_string(&mut self.text, &self.redactor.text(&score.name));
-            write!(self.text, ",\"score\":{}}}", json!(score.score))
-                .expect("writing to a string does not fail");
+            self.text.push_str(",\"score\":");
+            // Nearly all are one of these.
+            match score.score {
+                1.0 => self.text.push_str("1.0"),
+                0.0 => self.text.push_str("0.0"),
+                other => self.text.push_str(&json!(other).to_string()),
+            }
+            self.text.push('}');
         }
         self.text.push(']');
         self
@@ -118,6 +124,13 @@ impl<'a> Line<'a> {
 
 /// Adds a JSON string; what a terminal would obey or hide is written as `\u....`.
 fn push_string(out: &mut String, text: &str) {
+    let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'"' && byte != b'\\';
+    if text.bytes().all(is_plain) {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+        return;
+    }
     let quoted = serde_json::to_string(text).expect("a string is JSON");
     if matches!(visible_line(&quoted), std::borrow::Cow::Borrowed(_)) {
         out.push_str(&quoted);

@@ -293,7 +293,7 @@ impl Session {
             }
         }
         faults.extend(self.folder_faults());
-        self.check_together(&inputs, options, isolation);
+        self.look_together(&inputs, options, isolation, store.is_some());
         let mut prepared = Vec::new();
         let mut warnings: Vec<Diagnostic> = Vec::new();
         let tool_names = ["python3"];
@@ -362,12 +362,14 @@ impl Session {
         }
     }
 
-    /// Checks many tasks on all cores; what asks for their faults afterwards finds them there.
-    fn check_together(
+    /// Checks many tasks on all cores, and plans those that need nothing from outside their file; what asks for the
+    /// answers afterwards finds them there.
+    fn look_together(
         &mut self,
         inputs: &[(Unit, TaskInput)],
         options: &RunOptions,
         isolation: &'static str,
+        plans: bool,
     ) {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let Some((first, _)) = inputs.first().filter(|_| inputs.len() > 8 && cores > 1) else {
@@ -381,7 +383,19 @@ impl Session {
                 let db = self.db.clone();
                 scope.spawn(move || {
                     for (_, input) in inputs {
-                        plan::checked(&db, *input, setting);
+                        let faults = plan::checked(&db, *input, setting);
+                        if plans && !faults.iter().any(Diagnostic::is_error) {
+                            let n = plan::task(&db, *input, setting).steps.len() as u32;
+                            let mut steps = (0..n).map(|at| plan::built(&db, *input, setting, at));
+                            let stands_alone = steps.all(|built| {
+                                built.step.as_ref().is_some_and(|step| {
+                                    step.artifacts().is_empty() && step.tools().is_empty()
+                                })
+                            });
+                            if stands_alone {
+                                plan::plan(&db, *input, setting);
+                            }
+                        }
                     }
                 });
             }

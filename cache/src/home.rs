@@ -222,7 +222,12 @@ impl Home {
             return Vec::new();
         };
         let inode = format!(":{}", metadata.ino());
+        // Numbers of inodes are only unique on one device, and some file systems show another device there.
+        let device = metadata.dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let whole = format!("{major:02x}:{minor:02x}{inode}");
         let table = self.disk.read_proc("/proc/locks");
+        let is_whole = table.split_whitespace().any(|word| word == whole);
         let mut pids: Vec<u32> = Vec::new();
         for line in table.lines() {
             let words: Vec<&str> = line
@@ -230,7 +235,7 @@ impl Home {
                 .filter(|word| *word != "->")
                 .collect();
             if let [_, "FLOCK", _, _, pid, file, ..] = words[..]
-                && file.ends_with(&inode)
+                && (file == whole || (!is_whole && file.ends_with(&inode)))
                 && let Ok(pid) = pid.parse()
                 && !pids.contains(&pid)
             {

@@ -66,6 +66,9 @@ pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, Session
         let mut session = face.open(args.selection.paths, args.no_cache)?;
         return plan::show(&mut session, &options, face);
     }
+    if let Some(path) = &args.output {
+        check_output(path)?;
+    }
     let mut signals = Signals::listen()
         .map_err(|error| SessionError::World(format!("signals cannot be heard: {error}")))?;
     let mut session = face.open(args.selection.paths, args.no_cache)?;
@@ -200,6 +203,30 @@ fn write_record(
     if let Err(error) = written {
         let text = format!("notice: the run could not be recorded: {error}\n");
         face.printer.err(&text);
+    }
+}
+
+/// Refuses a path for contexts that could not be written in the end, before anything runs.
+fn check_output(path: &Path) -> Result<(), SessionError> {
+    let refuse = |why: &str| {
+        let message = format!("`--output {}`: {why}", path.display());
+        Err(SessionError::Usage {
+            message,
+            help: None,
+        })
+    };
+    match disk::metadata(path) {
+        Ok(found) if found.is_file() || found.is_dir() => return Ok(()),
+        Ok(_) => return refuse("this is neither a file nor a folder"),
+        Err(_) => {}
+    }
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    match parent.map(disk::metadata) {
+        None => Ok(()),
+        Some(Ok(found)) if found.is_dir() => Ok(()),
+        Some(_) => refuse("the folder for it is not there"),
     }
 }
 

@@ -32,12 +32,19 @@ impl Signals {
         let guard = runtime.enter();
         let interrupt = signal(SignalKind::interrupt())?;
         let terminate = signal(SignalKind::terminate())?;
+        let hang_up = signal(SignalKind::hangup())?;
         let too_large = signal(SignalKind::from_raw(SIGXFSZ))?;
         drop(guard);
         std::thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
-                runtime.block_on(heed(interrupt, terminate, too_large, &send, &seen));
+                runtime.block_on(heed(
+                    interrupt,
+                    [terminate, hang_up],
+                    too_large,
+                    &send,
+                    &seen,
+                ));
             })?;
         Ok(Signals { wish, first })
     }
@@ -65,7 +72,7 @@ impl Signals {
 
 async fn heed(
     mut interrupt: Signal,
-    mut terminate: Signal,
+    [mut terminate, mut hang_up]: [Signal; 2],
     mut too_large: Signal,
     send: &watch::Sender<Wish>,
     first: &AtomicU8,
@@ -74,6 +81,7 @@ async fn heed(
         let status = tokio::select! {
             _ = interrupt.recv() => ExitStatus::Interrupted,
             _ = terminate.recv() => ExitStatus::Terminated,
+            _ = hang_up.recv() => ExitStatus::Terminated,
             _ = too_large.recv() => continue,
         };
         match first.compare_exchange(0, status as u8, Ordering::SeqCst, Ordering::SeqCst) {

@@ -106,7 +106,13 @@ impl StepRun {
         }
         // The clock of the step starts when its world stands.
         let started_us = self.system.now_us();
-        let ended = self.run_in(&world).await;
+        let mut ended = self.run_in(&world).await;
+        if matches!(ended, Ended::Output(..))
+            && let Some(gone) = self.provisioner.vanished(self.task, &self.needs).await
+        {
+            let why = format!("the folder of {gone} was removed while the step ran");
+            ended = Ended::Failed(StepError::new(why));
+        }
         let took_us = self.system.now_us().saturating_sub(started_us).max(0) as u64;
         world.clean();
         let log = world.take_log(&self.redactor);

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use aebuild_cache::{BlobRef, Cache, Restored, StatMemo};
@@ -30,6 +31,9 @@ pub struct LiveSettings {
     /// Variables of this machine that the configuration passes on to sandboxes.
     pub passed: Vec<(String, String)>,
 }
+
+/// The size that stands for a state that could not be taken: no manifest is empty.
+pub(super) const UNKNOWN: u64 = 0;
 
 /// A folder of so few files is walked at once, without a thread of its own.
 const FEW_FILES: usize = 256;
@@ -74,6 +78,8 @@ pub struct Provisioner {
     cache: Option<Cache>,
     sandboxes: OnceCell<Result<LocalSandboxes, String>>,
     slots: Mutex<HashMap<(usize, ResourceId), Slot>>,
+    /// How often a state could not be taken.
+    unknown: AtomicU64,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -90,6 +96,7 @@ impl Provisioner {
             cache,
             sandboxes: OnceCell::new(),
             slots: Mutex::default(),
+            unknown: AtomicU64::new(0),
         }
     }
 
@@ -242,6 +249,20 @@ impl Provisioner {
         }
     }
 
+    /// Returns the sandbox among a step's needs that is not there any more.
+    pub(super) async fn vanished(&self, task: usize, needs: &[Need]) -> Option<ResourceId> {
+        for need in needs {
+            let slot = self.slot(task, &need.resource);
+            let slot = slot.lock().await;
+            let is_there =
+                |live: &LiveSandbox| crate::system::disk::exists(live.sandbox.state_dir());
+            if !slot.as_ref().is_some_and(is_there) {
+                return Some(need.resource.clone());
+            }
+        }
+        None
+    }
+
     /// Takes the state of a sandbox that no step uses.
     pub(super) async fn settle(&self, task: usize, resource: &ResourceId) -> Settled {
         let slot = self.slot(task, resource);
@@ -286,10 +307,11 @@ impl Provisioner {
                 // A state that cannot be read is nobody's: what needs it makes the sandbox anew.
                 let text = format!("the state of {resource} cannot be taken: {error}");
                 let mut digester = crate::digest::Digester::new("unknown state");
-                digester.text(&text).number(live.memo.len() as u64);
+                digester.text(&self.settings.run).number(task as u64);
+                digester.number(self.unknown.fetch_add(1, Ordering::Relaxed));
                 let version = Version::State {
                     tree: digester.finish(),
-                    size: 0,
+                    size: UNKNOWN,
                 };
                 live.version = version;
                 Settled {

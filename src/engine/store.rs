@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use aebuild_cache::{BlobId, BlobRef, Cache, NewRecord, Place, Record};
 
+use super::live::UNKNOWN;
 use crate::context::Output;
 use crate::digest::Digest;
 use crate::json::Value;
@@ -186,6 +187,16 @@ impl Store {
         let Some(cache) = &self.0.cache else {
             return Ok(Stored::default());
         };
+        let unknown = output
+            .effects
+            .iter()
+            .find(|effect| matches!(effect.after, Version::State { size, .. } if size == UNKNOWN));
+        if let Some(effect) = unknown {
+            return Err(format!(
+                "the state in which it left {} cannot be taken",
+                effect.resource
+            ));
+        }
         let trace = Trace {
             fingerprint: planned.key.fingerprint,
             manifest: planned.key.manifest.clone(),

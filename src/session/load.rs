@@ -175,8 +175,17 @@ impl Session {
                 help: None,
             });
         }
+        let roots: Vec<PathBuf> = self
+            .located
+            .iter()
+            .map(|one| {
+                self.system
+                    .canonical(&one.root)
+                    .unwrap_or_else(|_| one.root.clone())
+            })
+            .collect();
         let mut seen = std::collections::HashSet::new();
-        chosen.retain(|(at, name, _)| seen.insert((*at, name.clone())));
+        chosen.retain(|(at, name, _)| seen.insert((&roots[*at], name.clone())));
         if chosen.is_empty() {
             let faults = self.folder_faults();
             if faults.iter().any(Diagnostic::is_error) {

@@ -102,17 +102,18 @@ impl Session {
         self.prepare(units, options, &store, isolation)
     }
 
-    /// Returns a new run id: the time and six random digits.
+    /// Returns a new run id: the time to the microsecond, so that ids sort by it, and a random digit.
     fn new_run_id(&self) -> String {
-        let time = crate::system::timestamp(self.system.now_us());
+        let now_us = self.system.now_us();
+        let time = crate::system::timestamp(now_us);
         let digits: String = time.chars().filter(char::is_ascii_digit).take(14).collect();
-        let mut random = [0; 3];
-        // Without randomness the process id keeps runs of one second apart.
+        let mut random = [0];
+        // Without randomness the process id keeps runs of one moment apart.
         if getrandom::fill(&mut random).is_err() {
-            random = [0, (std::process::id() >> 8) as u8, std::process::id() as u8];
+            random = [std::process::id() as u8];
         }
-        let tail: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{}-{}-{tail}", &digits[..8], &digits[8..])
+        let tail = (now_us.rem_euclid(1_000_000) << 4) | i64::from(random[0] & 15);
+        format!("{}-{}-{tail:06x}", &digits[..8], &digits[8..])
     }
 
     /// Runs what is selected; `tell` hears of every moment in one order.

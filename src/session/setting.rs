@@ -63,6 +63,7 @@ impl Session {
             config_digest,
             warnings,
         };
+        session.check_types()?;
         if !session.options.no_cache {
             session.open_cache();
         }
@@ -70,6 +71,22 @@ impl Session {
         session.kept = super::kept::Kept::read(session.system.as_ref(), &path);
         session.memo = session.kept.memo();
         Ok(session)
+    }
+
+    /// Refuses a type that the configuration names and that is not there: a slip would keep what must not be kept.
+    fn check_types(&self) -> Result<(), SessionError> {
+        let names: Vec<&str> = self.registry.0.iter().map(|known| known.name).collect();
+        let unknown = |name: &&String| self.registry.find(name).is_none();
+        let Some(name) = self.config.determinism.types.keys().find(unknown) else {
+            return Ok(());
+        };
+        let near = crate::diagnostic::nearest(name, names);
+        Err(SessionError::Usage {
+            message: format!(
+                "`determinism.types` of aebuild.toml names `{name}`, which is no step type"
+            ),
+            help: near.map(|near| format!("did you mean `{near}`?")),
+        })
     }
 
     /// Returns the workspace root: where `aebuild.toml` is, else the folder that was named.

@@ -458,8 +458,18 @@ impl VerifySandbox {
                     .do_not_keep("a command was stopped at `shell_timeout_seconds`");
             }
             if let Some(exited) = &found.exited {
-                cx.services.log(Stream::Stdout, &exited.stdout.bytes);
-                cx.services.log(Stream::Stderr, &exited.stderr.bytes);
+                for (stream, captured) in [
+                    (Stream::Stdout, &exited.stdout),
+                    (Stream::Stderr, &exited.stderr),
+                ] {
+                    if captured.dropped > 0 {
+                        cx.note(&format!(
+                            "[{} bytes of output before this are left out]",
+                            captured.dropped
+                        ));
+                    }
+                    cx.services.log(stream, &captured.bytes);
+                }
             }
             rows.push(row(&self.fields.criteria[at], at, &found));
         }

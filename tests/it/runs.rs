@@ -431,3 +431,63 @@ fn tasks_of_one_name_in_folders_of_one_name_do_not_get_in_each_others_way() {
     assert_eq!(outcomes, [Outcome::Passed, Outcome::Passed]);
     assert_eq!(summary.tally.ran, 4);
 }
+
+#[test]
+fn a_state_that_cannot_be_taken_is_used_and_not_kept() {
+    let story = Story::new();
+    story.write(
+        "tasks/t.json",
+        CUTOFF.replace(
+            "echo made by b > out.txt",
+            "mkfifo p; echo made by b > out.txt",
+        ),
+    );
+    let first = story.run();
+    assert_eq!(first.outcome(), Outcome::Passed);
+    assert!(
+        first
+            .not_stored()
+            .contains("b: the state in which it left sandbox `box` cannot be taken"),
+        "{}",
+        first.not_stored()
+    );
+    let second = story.run();
+    assert_eq!(second.ran(), "b c");
+    assert!(
+        !second.notices().contains("gave another output"),
+        "{}",
+        second.notices()
+    );
+    let session = story.session().unwrap();
+    assert!(session.cache().unwrap().verify(true).unwrap().is_clean());
+    assert!(session.nondeterminism().unwrap().is_empty());
+}
+
+#[test]
+fn a_step_whose_sandbox_vanishes_fails_and_leaves_no_score() {
+    let story = Story::new();
+    story.write(
+        "tasks/t.json",
+        CUTOFF.replace("echo made by b > out.txt", "cd ../..; rm -rf root"),
+    );
+    let first = story.run();
+    assert_eq!(first.outcome(), Outcome::Failed);
+    let failure = first.summary().tasks[0].failure.clone().unwrap();
+    assert!(
+        failure.contains("sandbox `box` was removed while the step ran"),
+        "{failure}"
+    );
+    assert_eq!(story.run().ran(), "b");
+}
+
+#[test]
+fn a_task_that_is_named_twice_runs_once() {
+    let story = Story::new();
+    story.write("f/tasks/t.json", CUTOFF);
+    let mut session = story.session_on(&["f", "f/tasks/t.json"]).unwrap();
+    let (_keep, wish) = tokio::sync::watch::channel(aebuild::session::Wish::GoOn);
+    let summary = session
+        .run(&RunOptions::default(), &mut |_| (), wish)
+        .unwrap();
+    assert_eq!((summary.tasks.len(), summary.tally.ran), (1, 2));
+}

@@ -146,7 +146,13 @@ impl Session {
             run: run.clone(),
             tasks: looked.len(),
         }));
-        let mut notices: Vec<String> = self.cache_error.take().into_iter().collect();
+        let no_cache = self.cache_error.take();
+        let mut notices: Vec<String> = no_cache
+            .map(|why| {
+                format!("nothing is kept of this run, and nothing that is kept is used: {why}")
+            })
+            .into_iter()
+            .collect();
         if any_to_look {
             notices.extend(self.reap());
         }

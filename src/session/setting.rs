@@ -211,7 +211,11 @@ impl Session {
                 "none"
             });
         }
-        let made = LocalSandboxes::new(self.live_folder(), &format!("{run}-trial"), self.wanted())
+        // Not in the workspace: a plan needs no leave to write there.
+        let temp = self.system.variable("TMPDIR").filter(|dir| !dir.is_empty());
+        let temp = PathBuf::from(temp.unwrap_or_else(|| "/tmp".to_owned()));
+        let temp = temp.join(format!("aebuild-trial-{run}"));
+        let made = LocalSandboxes::new(temp.clone(), run, self.wanted())
             .map_err(|error| SessionError::World(error.to_string()))?;
         let isolation = match made.isolation() {
             crate::step::sandbox::Isolation::Bubblewrap => "bubblewrap",
@@ -219,6 +223,8 @@ impl Session {
         };
         let closed = super::run::runtime()?.block_on(made.close());
         closed.map_err(|error| SessionError::World(error.to_string()))?;
+        // What is left of it is an empty folder in the way of nobody.
+        let _ = crate::system::disk::remove_dir_all(&temp);
         self.kept.set_tool(&wanted, program, isolation);
         Ok(isolation)
     }

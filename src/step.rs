@@ -373,7 +373,7 @@ pub fn schema_of<T: schemars::JsonSchema>() -> Value {
 pub fn read_fields<T: serde::de::DeserializeOwned>(
     fields: &Map<String, Value>,
 ) -> Result<T, Vec<Refusal>> {
-    serde_json::from_value(Value::Object(fields.clone())).map_err(|error| {
+    T::deserialize(fields).map_err(|error| {
         vec![Refusal::new(
             "wrong-type",
             "",

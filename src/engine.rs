@@ -27,7 +27,7 @@ use crate::graph::StepIx;
 use crate::rebuild::{DirtyReason, Log};
 use crate::record::Redactor;
 use crate::resource::ResourceId;
-use crate::schedule::{Command, Ended, Input, Need, Phase, Pool, Scheduler, TaskPlan};
+use crate::schedule::{Command, Ended, Input, Need, Pool, Scheduler, TaskPlan};
 use crate::step::{Content, Step, StepError};
 use crate::system::{Stamp, System};
 
@@ -88,8 +88,6 @@ pub struct TaskResult {
     pub tally: Tally,
     /// All outputs, what the scheduler itself adds included.
     pub outputs: Outputs,
-    /// How each step ended.
-    pub phases: Vec<Phase>,
     /// Where the results are kept that stand for the task; `None` where one of them is not kept.
     pub kept: Option<Vec<aebuild_cache::Place>>,
     /// How long the steps took that gave those results, microseconds.
@@ -329,7 +327,6 @@ impl<'a> Dispatcher<'a> {
                     took_us,
                 };
                 self.feed(task, input, active, results, pool, send).await;
-                self.start_steps(active, pool, send);
             }
             Message::Settled {
                 task,
@@ -379,14 +376,14 @@ impl<'a> Dispatcher<'a> {
         pool: &mut Pool<(usize, StepIx)>,
         send: &mpsc::UnboundedSender<Message>,
     ) {
-        let Some(task) = active.get_mut(&at) else {
-            return;
-        };
-        let commands = task.scheduler.on(input);
-        let ended = self.carry_out(at, task, commands, pool, send);
-        if ended && let Some(task) = active.remove(&at) {
-            results[at] = Some(self.finish(at, task).await);
+        if let Some(task) = active.get_mut(&at) {
+            let commands = task.scheduler.on(input);
+            let ended = self.carry_out(at, task, commands, pool, send);
+            if ended && let Some(task) = active.remove(&at) {
+                results[at] = Some(self.finish(at, task).await);
+            }
         }
+        // Also where the task is over: what ended gave its slot back.
         self.start_steps(active, pool, send);
     }
 

@@ -17,6 +17,28 @@ pub enum ResourceKind {
     Sandbox,
 }
 
+impl ResourceKind {
+    /// Returns the word for the kind.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ResourceKind::Env => "env",
+            ResourceKind::Agent => "agent",
+            ResourceKind::Sandbox => "sandbox",
+        }
+    }
+
+    /// Returns the kind with this word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [
+            ResourceKind::Env,
+            ResourceKind::Agent,
+            ResourceKind::Sandbox,
+        ]
+        .into_iter()
+        .find(|kind| kind.as_str() == word)
+    }
+}
+
 /// A resource of a task, by kind and name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ResourceId {
@@ -38,12 +60,7 @@ impl ResourceId {
 
 impl fmt::Display for ResourceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
-            ResourceKind::Env => "env",
-            ResourceKind::Agent => "agent",
-            ResourceKind::Sandbox => "sandbox",
-        };
-        write!(f, "{kind} `{}`", self.name)
+        write!(f, "{} `{}`", self.kind.as_str(), self.name)
     }
 }
 

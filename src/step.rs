@@ -197,8 +197,6 @@ pub trait Services: Send + Sync {
 pub struct StepCx<'a> {
     /// The id of the step.
     pub step: &'a StepId,
-    /// What it is called in the run: stable over attempts and machines, so fit for handles shown to people only.
-    pub handle: &'a str,
     /// The world.
     pub services: &'a dyn Services,
 }

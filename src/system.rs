@@ -9,6 +9,7 @@ mod os;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use memory::MemorySystem;
 pub use os::OsSystem;
@@ -93,4 +94,9 @@ pub fn timestamp(us: i64) -> String {
         Ok(time) => time.strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00").to_string(),
         Err(_) => format!("{us} us"),
     }
+}
+
+/// Locks a mutex whose content is right whoever panicked while holding it.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -20,7 +20,7 @@ use crate::record::Redactor;
 use crate::schedule::{Ended, Need};
 use crate::step::sandbox::Sandbox;
 use crate::step::{Content, Services, StepCx, StepError, StoredFile, Stream};
-use crate::system::System;
+use crate::system::{System, locked};
 
 /// Logs longer than this are kept as a blob.
 const INLINE_LOG: usize = 8 * 1024;
@@ -142,10 +142,8 @@ impl StepRun {
     async fn run_in(&mut self, world: &World) -> Ended {
         let planned = &self.job.plan.steps[self.step.at()];
         let step = self.job.steps[self.step.at()].clone();
-        let handle = format!("{}/{}", self.job.plan.name, planned.id);
         let cx = StepCx {
             step: &planned.id,
-            handle: &handle,
             services: world,
         };
         let run = catch(step.run(cx));
@@ -218,12 +216,6 @@ struct World {
     unfit: Mutex<Option<String>>,
     store: Store,
     scratch: PathBuf,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl World {

@@ -16,6 +16,7 @@ use crate::provider::local::{LocalError, LocalSandbox, LocalSandboxes, SandboxSp
 use crate::resource::{ResourceId, ResourceKind, Version};
 use crate::schedule::{Need, TaskPlan};
 use crate::step::sandbox::Sandbox;
+use crate::system::locked;
 
 /// Where and how live things are made.
 #[derive(Clone, Debug)]
@@ -80,12 +81,6 @@ pub struct Provisioner {
     slots: Mutex<HashMap<(usize, ResourceId), Slot>>,
     /// How often a state could not be taken.
     unknown: AtomicU64,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl Provisioner {

@@ -14,6 +14,7 @@ use crate::rebuild::{self, Log, MadeBy, Read, Trace};
 use crate::resource::Version;
 use crate::schedule::{PlannedStep, Snapshots};
 use crate::step::{Determinism, StepError, StoredFile};
+use crate::system::locked;
 
 /// The kind of a record that holds a trace.
 pub const TRACE: u8 = 1;
@@ -80,12 +81,6 @@ fn blob_of_file(file: &StoredFile) -> BlobRef {
         id: BlobId::from_bytes(file.sha256),
         size: file.size,
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl Store {

@@ -7,7 +7,6 @@ use crate::context::{Output, Outputs};
 use crate::event::{Outcome, RunEvent, StepEvent, Tally};
 use crate::graph::StepIx;
 use crate::rebuild::{Log, MadeBy, Read};
-use crate::schedule::{Done, Phase};
 
 impl<'a> Dispatcher<'a> {
     pub(super) fn count(&mut self, task: &mut Active<'a>, step: StepIx, what: &StepEvent) {
@@ -148,7 +147,6 @@ impl<'a> Dispatcher<'a> {
                 ..Tally::default()
             },
             outputs: Outputs::new(job.plan.steps.len(), job.plan.initial.clone()),
-            phases: vec![Phase::Done(Done::Skipped); job.plan.steps.len()],
             kept: None,
             worth_us: 0,
             blobs: Vec::new(),
@@ -169,13 +167,6 @@ impl<'a> Dispatcher<'a> {
         let (end, failure) = task.scheduler.end();
         let scores = result::scores(&task.job.plan, task.scheduler.outputs());
         let outcome = outcome.unwrap_or_else(|| result::outcome_of(&end, &scores));
-        let phases: Vec<Phase> = task
-            .job
-            .plan
-            .graph
-            .steps()
-            .map(|step| task.scheduler.phase(step).clone())
-            .collect();
         let kept = task
             .job
             .plan
@@ -193,7 +184,6 @@ impl<'a> Dispatcher<'a> {
             failure,
             tally: task.tally,
             outputs,
-            phases,
             kept,
             worth_us: task.worth.values().sum(),
             blobs: task.blobs,

@@ -47,21 +47,8 @@ enum PlaceForm {
     GroupRun,
 }
 
-fn kind_name(kind: ResourceKind) -> &'static str {
-    match kind {
-        ResourceKind::Env => "env",
-        ResourceKind::Agent => "agent",
-        ResourceKind::Sandbox => "sandbox",
-    }
-}
-
 fn resource_of(kind: &str, name: String) -> Option<ResourceId> {
-    let kind = match kind {
-        "env" => ResourceKind::Env,
-        "agent" => ResourceKind::Agent,
-        "sandbox" => ResourceKind::Sandbox,
-        _ => return None,
-    };
+    let kind = ResourceKind::from_word(kind)?;
     Some(ResourceId { kind, name })
 }
 
@@ -95,8 +82,8 @@ fn read_form(key: &ReadKey) -> PlaceForm {
         ReadKey::Lookup(Lookup::Sandbox(name)) => PlaceForm::Sandbox(name),
         ReadKey::Lookup(Lookup::Prompt(name)) => PlaceForm::Prompt(name),
         ReadKey::Lookup(Lookup::Metadata(path)) => PlaceForm::Metadata(path),
-        ReadKey::State(id) => PlaceForm::State(kind_name(id.kind).to_owned(), id.name),
-        ReadKey::Group(id) => PlaceForm::Group(kind_name(id.kind).to_owned(), id.name),
+        ReadKey::State(id) => PlaceForm::State(id.kind.as_str().to_owned(), id.name),
+        ReadKey::Group(id) => PlaceForm::Group(id.kind.as_str().to_owned(), id.name),
         ReadKey::GroupRun => PlaceForm::GroupRun,
     }
 }
@@ -118,7 +105,7 @@ fn read_of(form: PlaceForm) -> Option<ReadKey> {
 /// Writes a trace.
 pub fn encode(trace: &Trace) -> Vec<u8> {
     let state = |resource: &ResourceId| {
-        PlaceForm::State(kind_name(resource.kind).to_owned(), resource.name.clone())
+        PlaceForm::State(resource.kind.as_str().to_owned(), resource.name.clone())
     };
     let effect_form = |effect: &Effect| match effect.after {
         Version::Created(definition) => (state(&effect.resource), *definition.as_bytes(), u64::MAX),

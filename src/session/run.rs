@@ -344,10 +344,9 @@ impl Session {
         match crate::provider::local::LocalSandboxes::reap_orphans(&self.live_folder()) {
             Ok(reaped) if reaped.is_empty() => Vec::new(),
             Ok(reaped) => {
-                vec![format!(
-                    "cleaned up after {} that did not end well",
-                    count(reaped.len(), "run")
-                )]
+                let noun = if reaped.len() == 1 { "run" } else { "runs" };
+                let n = reaped.len();
+                vec![format!("cleaned up after {n} {noun} that did not end well")]
             }
             Err(error) => vec![format!(
                 "what earlier runs left cannot be cleaned up: {error}"
@@ -516,15 +515,6 @@ fn unchanged_summary(unit: Unit, kept: KeptTask) -> TaskSummary {
         },
         unchanged: true,
         context: None,
-    }
-}
-
-/// Returns a number with its noun.
-pub(super) fn count(n: usize, noun: &str) -> String {
-    if n == 1 {
-        format!("1 {noun}")
-    } else {
-        format!("{n} {noun}s")
     }
 }
 

@@ -77,7 +77,6 @@ pub(in crate::steps) fn run(
     let id = StepId::new(id);
     block_on(step.run(StepCx {
         step: &id,
-        handle: "handle",
         services: world,
     }))
 }

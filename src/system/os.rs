@@ -34,9 +34,8 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
     Ok((file, metadata.len()))
 }
 
-fn metadata_of(metadata: &fs::Metadata) -> Metadata {
-    let file_type = metadata.file_type();
-    let kind = if file_type.is_file() {
+fn kind_of(file_type: fs::FileType) -> FileKind {
+    if file_type.is_file() {
         FileKind::File
     } else if file_type.is_dir() {
         FileKind::Folder
@@ -44,10 +43,13 @@ fn metadata_of(metadata: &fs::Metadata) -> Metadata {
         FileKind::Link
     } else {
         FileKind::Other
-    };
+    }
+}
+
+fn metadata_of(metadata: &fs::Metadata) -> Metadata {
     let ns = |seconds: i64, rest: i64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
     Metadata {
-        kind,
+        kind: kind_of(metadata.file_type()),
         executable: metadata.mode() & 0o100 != 0,
         stamp: Stamp {
             mtime_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
@@ -91,16 +93,7 @@ impl System for OsSystem {
         let mut entries = Vec::new();
         for entry in fs::read_dir(path)? {
             let entry = entry?;
-            let file_type = entry.file_type()?;
-            let kind = if file_type.is_file() {
-                FileKind::File
-            } else if file_type.is_dir() {
-                FileKind::Folder
-            } else if file_type.is_symlink() {
-                FileKind::Link
-            } else {
-                FileKind::Other
-            };
+            let kind = kind_of(entry.file_type()?);
             entries.push(FolderEntry {
                 name: entry.file_name(),
                 kind,

@@ -253,6 +253,9 @@ impl<'a> Dispatcher<'a> {
                             for (at, task) in active.drain() {
                                 results[at] = Some(self.result(task, Some(Outcome::Cancelled)));
                             }
+                            for (at, job) in waiting.drain(..) {
+                                results[at] = Some(self.never_started(&job));
+                            }
                             break;
                         }
                     }

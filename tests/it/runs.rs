@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use aebuild::event::Outcome;
-use aebuild::session::{RunOptions, SeedRow, StepVerdict};
+use aebuild::event::{Outcome, RunEvent};
+use aebuild::session::{RunOptions, SeedRow, StepVerdict, Told};
 
 use crate::story::{Story, normal};
 
@@ -490,4 +490,35 @@ fn a_task_that_is_named_twice_runs_once() {
         .run(&RunOptions::default(), &mut |_| (), wish)
         .unwrap();
     assert_eq!((summary.tasks.len(), summary.tally.ran), (1, 2));
+}
+
+#[test]
+fn a_run_that_is_stopped_at_once_names_every_task() {
+    let story = Story::new();
+    // More than begin side by side.
+    for n in 0..6 {
+        story.write(&format!("tasks/t{n}.json"), CUTOFF);
+    }
+    let mut session = story.session().unwrap();
+    let (ask, wish) = tokio::sync::watch::channel(aebuild::session::Wish::GoOn);
+    ask.send(aebuild::session::Wish::StopNow).unwrap();
+    let options = RunOptions {
+        jobs: Some(1),
+        ..RunOptions::default()
+    };
+    let mut finished = 0;
+    let summary = session
+        .run(
+            &options,
+            &mut |told| finished += usize::from(is_task_finished(&told)),
+            wish,
+        )
+        .unwrap();
+    let outcomes: Vec<Outcome> = summary.tasks.iter().map(|task| task.outcome).collect();
+    assert_eq!((outcomes, finished), (vec![Outcome::Cancelled; 6], 6));
+    assert!(summary.cancelled);
+}
+
+fn is_task_finished(told: &Told) -> bool {
+    matches!(told, Told::Event(RunEvent::TaskFinished { .. }))
 }

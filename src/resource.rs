@@ -49,12 +49,27 @@ pub struct ResourceId {
 }
 
 impl ResourceId {
-    /// Returns the id of a sandbox.
-    pub fn sandbox(name: &str) -> Self {
+    /// Returns the id of a resource.
+    pub fn new(kind: ResourceKind, name: &str) -> Self {
         ResourceId {
-            kind: ResourceKind::Sandbox,
+            kind,
             name: name.to_owned(),
         }
+    }
+
+    /// Returns the id of a sandbox.
+    pub fn sandbox(name: &str) -> Self {
+        Self::new(ResourceKind::Sandbox, name)
+    }
+
+    /// Returns the id of an env.
+    pub fn env(name: &str) -> Self {
+        Self::new(ResourceKind::Env, name)
+    }
+
+    /// Returns the id of an agent.
+    pub fn agent(name: &str) -> Self {
+        Self::new(ResourceKind::Agent, name)
     }
 }
 

@@ -3,6 +3,8 @@
 //! A step gets a [`StepCx`] and gives back an [`Output`]. It never sees the engine, the cache or another step; whatever
 //! it looks up is recorded, and becomes part of what must stay the same for its result to be reused.
 
+pub mod agent;
+pub mod env;
 pub mod sandbox;
 
 use std::fmt;
@@ -16,6 +18,8 @@ use crate::resource::{ResourceId, Touch};
 use crate::task::{OnError, StepId};
 
 pub use crate::task::{ArtifactKind, Determinism};
+use agent::Agent;
+use env::LiveEnv;
 use sandbox::{BoxFuture, Sandbox, SandboxError};
 
 /// A place in a step's fields that names an artifact.
@@ -168,12 +172,27 @@ pub enum Stream {
     Note,
 }
 
+/// Where a step runs a program that an author wrote: a sandbox of the step's own, empty, which ends with it.
+#[derive(Clone)]
+pub struct Bench {
+    /// The sandbox.
+    pub sandbox: Arc<dyn Sandbox>,
+    /// The Python interpreter in it, which finds the packages that were asked for.
+    pub python: String,
+}
+
 /// What the engine does for a running step. Object safe; implemented by the engine and by test doubles.
 pub trait Services: Send + Sync {
     /// Answers a look-up and records it.
     fn find(&self, lookup: &Lookup) -> Answer;
     /// Returns the live sandbox, which is at the version that the step needs.
     fn sandbox(&self, name: &str) -> Result<Arc<dyn Sandbox>, StepError>;
+    /// Returns the live env, which is at the version that the step needs, for a caller of the default role.
+    fn env(&self, name: &str) -> Result<Arc<dyn LiveEnv>, StepError>;
+    /// Returns the agent.
+    fn agent(&self, name: &str) -> Result<Arc<dyn Agent>, StepError>;
+    /// Makes a place for a program of the step, with a Python that has these packages, written as `pip` requirements.
+    fn bench<'a>(&'a self, packages: &'a [String]) -> BoxFuture<'a, Result<Bench, StepError>>;
     /// Returns the content of an artifact that the step declared.
     fn artifact(&self, name: &str) -> Option<Arc<Content>>;
     /// Keeps bytes in the store.
@@ -216,6 +235,28 @@ impl StepCx<'_> {
             )));
         }
         self.services.sandbox(name)
+    }
+
+    /// Returns the env that an ancestor deployed under this id; its definition is recorded as looked up.
+    pub fn env(&self, name: &str) -> Result<Arc<dyn LiveEnv>, StepError> {
+        if self.find(&Lookup::Env(name.to_owned())).is_none() {
+            return Err(StepError::new(format!(
+                "env `{name}` is not deployed by a step that `{}` depends on",
+                self.step
+            )));
+        }
+        self.services.env(name)
+    }
+
+    /// Returns the agent that an ancestor deployed under this name; its definition is recorded as looked up.
+    pub fn agent(&self, name: &str) -> Result<Arc<dyn Agent>, StepError> {
+        if self.find(&Lookup::Agent(name.to_owned())).is_none() {
+            return Err(StepError::new(format!(
+                "agent `{name}` is not deployed by a step that `{}` depends on",
+                self.step
+            )));
+        }
+        self.services.agent(name)
     }
 
     /// Adds a line that the step says of itself to its log.

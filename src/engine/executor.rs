@@ -18,8 +18,10 @@ use crate::graph::StepIx;
 use crate::rebuild::{Log, Read, ReadKey};
 use crate::record::Redactor;
 use crate::schedule::{Ended, Need};
-use crate::step::sandbox::Sandbox;
-use crate::step::{Content, Services, StepCx, StepError, StoredFile, Stream};
+use crate::step::agent::Agent;
+use crate::step::env::LiveEnv;
+use crate::step::sandbox::{BoxFuture, Sandbox};
+use crate::step::{Bench, Content, Services, StepCx, StepError, StoredFile, Stream};
 use crate::system::{System, locked};
 
 /// Logs longer than this are kept as a blob.
@@ -272,6 +274,20 @@ impl Services for World {
                 "sandbox `{name}` is not among what the step said it touches"
             ))
         })
+    }
+
+    fn env(&self, name: &str) -> Result<Arc<dyn LiveEnv>, StepError> {
+        Err(StepError::new(format!("env `{name}` cannot be made here")))
+    }
+
+    fn agent(&self, name: &str) -> Result<Arc<dyn Agent>, StepError> {
+        Err(StepError::new(format!(
+            "agent `{name}` cannot be made here"
+        )))
+    }
+
+    fn bench<'a>(&'a self, _: &'a [String]) -> BoxFuture<'a, Result<Bench, StepError>> {
+        Box::pin(async { Err(StepError::new("no program can be run here")) })
     }
 
     fn artifact(&self, name: &str) -> Option<Arc<Content>> {

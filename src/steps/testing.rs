@@ -5,6 +5,8 @@
     reason = "tests set up the world that the program sees"
 )]
 
+mod env;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -13,15 +15,19 @@ use std::time::Duration;
 use crate::context::{Answer, Lookup, Output, Place};
 use crate::digest::Digest;
 use crate::json::{Map, Value, json};
+use crate::step::agent::Agent;
+use crate::step::env::LiveEnv;
 use crate::step::sandbox::{
     BoxFuture, Captured, Exec, Exited, How, Isolation, ListedFile, Probe, Put, Sandbox,
     SandboxError,
 };
 use crate::step::{
-    ArtifactKind, Content, ContentFile, Services, Step, StepCx, StepError, StepType, StoredFile,
-    Stream,
+    ArtifactKind, Bench, Content, ContentFile, Services, Step, StepCx, StepError, StepType,
+    StoredFile, Stream,
 };
 use crate::task::StepId;
+
+pub(in crate::steps) use env::FakeEnv;
 
 /// Runs a future to its end.
 pub(in crate::steps) fn block_on<F: Future>(future: F) -> F::Output {
@@ -300,6 +306,8 @@ impl Sandbox for FakeSandbox {
 pub(in crate::steps) struct FakeServices {
     folder: tempfile::TempDir,
     sandboxes: HashMap<String, Arc<FakeSandbox>>,
+    envs: HashMap<String, FakeEnv>,
+    agents: HashMap<String, Arc<dyn Agent>>,
     artifacts: HashMap<String, Arc<Content>>,
     answers: Vec<(Lookup, Value)>,
     store: Mutex<HashMap<[u8; 32], Vec<u8>>>,
@@ -313,6 +321,8 @@ impl FakeServices {
         FakeServices {
             folder: tempfile::tempdir().unwrap(),
             sandboxes: HashMap::new(),
+            envs: HashMap::new(),
+            agents: HashMap::new(),
             artifacts: HashMap::new(),
             answers: Vec::new(),
             store: Mutex::default(),
@@ -334,6 +344,24 @@ impl FakeServices {
             .push((lookup, json!({"sandbox_name": sandbox.name})));
         self.sandboxes
             .insert(sandbox.name.clone(), Arc::new(sandbox));
+        self
+    }
+
+    /// Adds an env.
+    pub(in crate::steps) fn env(mut self, env: FakeEnv) -> Self {
+        let id = env.env_id().to_owned();
+        self.answers
+            .push((Lookup::Env(id.clone()), json!({"env_id": id})));
+        self.envs.insert(id, env);
+        self
+    }
+
+    /// Adds an agent that is connected to envs.
+    pub(in crate::steps) fn agent(mut self, agent: Arc<dyn Agent>, env_ids: &[&str]) -> Self {
+        let name = agent.name().to_owned();
+        let value = json!({"agent_name": name, "env_ids": env_ids});
+        self.answers.push((Lookup::Agent(name.clone()), value));
+        self.agents.insert(name, agent);
         self
     }
 
@@ -433,6 +461,22 @@ impl Services for FakeServices {
 
     fn sandbox(&self, name: &str) -> Result<Arc<dyn Sandbox>, StepError> {
         Ok(self.sandboxes[name].clone())
+    }
+
+    fn env(&self, name: &str) -> Result<Arc<dyn LiveEnv>, StepError> {
+        Ok(Arc::new(self.envs[name].clone()))
+    }
+
+    fn agent(&self, name: &str) -> Result<Arc<dyn Agent>, StepError> {
+        Ok(self.agents[name].clone())
+    }
+
+    /// The bench is the sandbox `bench`.
+    fn bench<'a>(&'a self, packages: &'a [String]) -> BoxFuture<'a, Result<Bench, StepError>> {
+        self.log(Stream::Note, format!("bench with {packages:?}").as_bytes());
+        let sandbox = self.sandboxes["bench"].clone();
+        let python = "/venv/bin/python3".to_owned();
+        Box::pin(async move { Ok(Bench { sandbox, python }) })
     }
 
     fn artifact(&self, name: &str) -> Option<Arc<Content>> {

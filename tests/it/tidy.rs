@@ -62,7 +62,8 @@ static CODE: LazyLock<Vec<Line>> = LazyLock::new(|| {
     for file in files("src", ".rs") {
         let is_test = file.ends_with("/tests.rs")
             || file.contains("/tests/")
-            || file.ends_with("/testing.rs");
+            || file.ends_with("/testing.rs")
+            || file.contains("/testing/");
         if is_test {
             continue;
         }

@@ -43,7 +43,7 @@ fn plan(
                         &Digest::of_bytes(b"x"),
                     )]))
                 }),
-                env_vars: vec![],
+                made_of: Default::default(),
                 on_error: OnError::FailTask,
                 retry: None,
                 candidates: vec![],

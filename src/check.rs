@@ -4,6 +4,7 @@
 //! built only the fields are known, so nothing is said that depends on it.
 
 mod artifact;
+mod definition;
 mod made_twice;
 mod names;
 mod observer;
@@ -18,6 +19,7 @@ use crate::graph::{StepGraph, StepIx};
 use crate::json::Value;
 use crate::step::{Refusal, Step};
 use crate::task::Task;
+use crate::task::config::Config;
 use crate::task::folder::TaskFolder;
 use crate::task::parse::Places;
 
@@ -34,6 +36,8 @@ pub struct Checked<'a> {
     pub steps: &'a [Option<Arc<dyn Step>>],
     /// The folder that it is in.
     pub folder: &'a TaskFolder,
+    /// What `aebuild.toml` says.
+    pub config: &'a Config,
 }
 
 /// A rule: it finds one kind of fault.
@@ -51,6 +55,7 @@ pub const RULES: &[Rule] = &[
     names::RULE,
     made_twice::RULE,
     artifact::RULE,
+    definition::RULE,
     retry::TARGET,
     retry::CONFLICT,
     observer::RULE,

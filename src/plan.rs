@@ -7,11 +7,13 @@ pub use salsa::Setter;
 
 mod contents;
 mod db;
+mod deployed;
 mod inputs;
 mod queries;
 
-pub use contents::{FileMemo, hash_content, is_settled};
+pub use contents::{FileMemo, hash_content, hash_definition, is_settled};
 pub use db::{Database, Db};
+pub use deployed::{Deployed, deployed};
 pub use inputs::{ArtifactInput, FolderInput, SettingInput, TaskInput};
 pub use queries::{
     BuiltStep, Setting, built, checked, effective, fingerprint, graph, parsed, plan, step, task,

@@ -106,15 +106,35 @@ pub enum Version {
         /// The size of the manifest in bytes, which names it in the store.
         size: u64,
     },
+    /// In the state that was exported into this file.
+    Exported {
+        /// The sha256 of the file.
+        file: Digest,
+        /// The size of the file in bytes, which names it in the store.
+        size: u64,
+    },
+    /// As these recorded calls leave it, made from its definition.
+    Recorded {
+        /// The sha256 of the file that holds the calls and what they answered.
+        file: Digest,
+        /// The size of the file in bytes, which names it in the store.
+        size: u64,
+    },
+    /// As this history left it, which is kept nowhere: only the steps that made it make it again.
+    Lineage(Digest),
 }
 
 impl Version {
     /// Returns the digest that enters keys.
     pub fn digest(&self) -> Digest {
-        match self {
-            Version::Created(definition) => Digester::new("created").digest(definition).finish(),
-            Version::State { tree, .. } => Digester::new("state").digest(tree).finish(),
-        }
+        let (what, digest) = match self {
+            Version::Created(definition) => ("created", definition),
+            Version::State { tree, .. } => ("state", tree),
+            Version::Exported { file, .. } => ("exported", file),
+            Version::Recorded { file, .. } => ("recorded", file),
+            Version::Lineage(history) => ("lineage", history),
+        };
+        Digester::new(what).digest(digest).finish()
     }
 }
 
@@ -136,8 +156,39 @@ pub enum Provision {
     Create,
     /// A snapshot of that version is loaded.
     Restore,
+    /// It is made anew, and the recorded calls are made again.
+    Replay,
     /// The steps that made the version run again.
     Rerun,
+}
+
+impl Provision {
+    /// Returns the rung on which a version is reached that nothing warm is at, and why none above it is possible;
+    /// `is_kept` says whether what the version names is in the store.
+    pub fn of(version: &Version, is_kept: bool) -> (Self, Option<&'static str>) {
+        match version {
+            Version::Created(_) => (Provision::Create, None),
+            Version::State { .. } | Version::Exported { .. } if is_kept => {
+                (Provision::Restore, None)
+            }
+            Version::State { .. } | Version::Exported { .. } => (
+                Provision::Rerun,
+                Some("its snapshot is not in the cache any more"),
+            ),
+            Version::Recorded { .. } if is_kept => (
+                Provision::Replay,
+                Some("its state cannot be exported, so there is no snapshot to restore"),
+            ),
+            Version::Recorded { .. } => (
+                Provision::Rerun,
+                Some("the recording of its calls is not in the cache any more"),
+            ),
+            Version::Lineage(_) => (
+                Provision::Rerun,
+                Some("nothing is kept of its state, as `state = \"none\"` says"),
+            ),
+        }
+    }
 }
 
 impl fmt::Display for Provision {
@@ -146,6 +197,7 @@ impl fmt::Display for Provision {
             Provision::Reuse => "reuse",
             Provision::Create => "create",
             Provision::Restore => "restore",
+            Provision::Replay => "replay",
             Provision::Rerun => "rerun",
         })
     }

@@ -21,13 +21,14 @@ pub use state::Scheduler;
 
 use std::sync::Arc;
 
-use crate::context::{Entry, Output};
+use crate::context::{Entry, Output, Place};
 use crate::digest::{Digest, Digester};
 use crate::event::StepEvent;
 use crate::graph::{Group, StepGraph, StepIx};
 use crate::rebuild::{DirtyReason, Key, Read, Trace};
 use crate::resource::{Provision, ResourceId, Touch, Version};
-use crate::step::{Determinism, StepError};
+use crate::step::{Content, Determinism, StepError};
+use crate::task::deploy::{AgentSpec, EnvSpec};
 use crate::task::{OnError, StepId};
 
 /// A task made ready to run: plain data, between the planner and the engine.
@@ -60,8 +61,8 @@ pub struct PlannedStep {
     pub touches: Vec<(ResourceId, Touch)>,
     /// The output of a step that only provides a live thing.
     pub live: Option<Arc<Output>>,
-    /// Variables that the commands of the live thing get.
-    pub env_vars: Vec<(String, String)>,
+    /// What the live thing is made of.
+    pub made_of: MadeOf,
     /// What a failure means.
     pub on_error: OnError,
     /// Where to go back to when it fails.
@@ -74,6 +75,31 @@ pub struct PlannedStep {
     pub forced: Option<DirtyReason>,
     /// What part the command line gives it.
     pub part: StepPart,
+}
+
+/// What a live thing is made of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum MadeOf {
+    /// The step makes nothing live.
+    #[default]
+    Nothing,
+    /// A sandbox whose commands get these variables.
+    Sandbox(Vec<(String, String)>),
+    /// An env.
+    Env(Arc<EnvParts>),
+    /// An agent, and the envs that it is connected to.
+    Agent(Arc<AgentSpec>, Vec<String>),
+}
+
+/// What an env is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EnvParts {
+    /// What it is and how it is run.
+    pub spec: EnvSpec,
+    /// The files of its folder.
+    pub content: Option<Arc<Content>>,
+    /// The variables of this machine that it sees.
+    pub passed: Vec<(String, String)>,
 }
 
 /// What part the command line gives a step in a run.
@@ -104,6 +130,16 @@ pub struct Retry {
 }
 
 impl TaskPlan {
+    /// Returns the step that deploys what a step finds under this place, the last one among those that it waits for.
+    pub fn maker_of(&self, step: StepIx, place: &Place) -> Option<StepIx> {
+        let makes = |other: &StepIx| {
+            let live = self.steps[other.at()].live.iter();
+            let mut entries = live.flat_map(|output| &output.entries);
+            entries.any(|entry| entry.place == *place) && self.graph.is_ancestor(*other, step)
+        };
+        (0..step.0).rev().map(StepIx).find(makes)
+    }
+
     /// Returns the group of a step on a resource.
     pub fn group_of(&self, step: StepIx, resource: &ResourceId) -> Option<&Group> {
         self.groups
@@ -153,6 +189,8 @@ pub struct Need {
     pub version: Version,
     /// How it gets there.
     pub how: Provision,
+    /// Why no cheaper way is possible, where one would be.
+    pub why: Option<&'static str>,
 }
 
 /// How a run of a step ended.

@@ -44,6 +44,25 @@ pub struct NameRef {
     pub lookup: Lookup,
 }
 
+/// What a deploy step makes, by the names that its fields give.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Deploys {
+    /// An env.
+    Env {
+        /// The `env_id`.
+        env_id: String,
+    },
+    /// An agent.
+    Agent {
+        /// The `agent_name`.
+        agent_name: String,
+        /// The agent that it is, where the step says.
+        agent_id: Option<String>,
+        /// The envs that it is connected to.
+        env_ids: Vec<String>,
+    },
+}
+
 /// A file of an artifact.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ContentFile {
@@ -280,6 +299,10 @@ pub trait Step: Send + Sync + fmt::Debug {
     /// `handle` is what it will be called. `None` for a step that runs.
     fn live_output(&self, handle: &str) -> Option<Output> {
         let _ = handle;
+        None
+    }
+    /// Returns which env or agent the step makes; how it is run is for the planner to find out.
+    fn deploys(&self) -> Option<Deploys> {
         None
     }
     /// Returns the artifacts that the step uses.

@@ -4,6 +4,7 @@
 //! was. A task knows nothing of runs, results or resources.
 
 pub mod config;
+pub mod deploy;
 pub mod folder;
 pub mod overrides;
 pub mod parse;
@@ -119,7 +120,7 @@ impl StepIx {
 }
 
 /// Whether the same inputs give the same result.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Determinism {
     /// The same inputs give the same result.
     Pure,

@@ -107,7 +107,7 @@ fn step(at: usize, touches: Vec<(ResourceId, Touch)>, with_box: bool) -> Planned
         determinism: Determinism::Pure,
         touches,
         live,
-        env_vars: Vec::new(),
+        made_of: Default::default(),
         on_error: OnError::FailTask,
         retry: None,
         candidates: Vec::new(),

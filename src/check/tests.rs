@@ -238,6 +238,7 @@ fn judge(files: &[(&str, &str)]) -> Vec<Diagnostic> {
             graph: &graph,
             steps: &steps,
             folder: &folder,
+            config: &Default::default(),
         };
         faults.extend(super::check(&checked));
     }

@@ -72,6 +72,12 @@ fn explanation(one: &Explanation, printer: &Printer) -> String {
     if let Some(cutoff) = &one.cutoff {
         text.push_str(&format!("  {}\n", safe(cutoff)));
     }
+    if !one.needs.is_empty() {
+        text.push_str(&format!("{}\n", bold("needs")));
+    }
+    for need in &one.needs {
+        text.push_str(&format!("  {}\n", super::plan::need_line(printer, need)));
+    }
     write_pairs(&mut text, &bold("key"), &one.key, printer);
     write_pairs(&mut text, &bold("reads"), &one.reads, printer);
     if !one.history.is_empty() {

@@ -3,7 +3,9 @@
 use super::select::{Choice, Selection, Variation};
 use super::{ExitStatus, Face, SessionError};
 use crate::report::{Paint, Printer, count, seconds};
-use crate::session::{RunOptions, Session, StepForecast, StepVerdict, TaskForecast};
+use crate::session::{
+    Need, Provision, RunOptions, Session, StepForecast, StepVerdict, TaskForecast,
+};
 
 /// Show what `run` would do, and run nothing
 #[derive(clap::Args, Debug)]
@@ -82,17 +84,20 @@ fn step_line(step: &StepForecast, printer: &Printer) -> String {
     let kind = step.kind;
     let word = printer.paint_out(paint, &format!("{word:8}"));
     let mut line = format!("{word}  {step_name} ({kind}){rest}");
-    if printer.is_verbose {
-        for need in &step.needs {
-            let resource = need.resource.to_string();
-            line.push_str(&format!(
-                "\n            {}: {}",
-                printer.safe_line(&resource),
-                need.how
-            ));
+    for need in &step.needs {
+        // Making one anew is what everybody expects.
+        if printer.is_verbose || !matches!(need.how, Provision::Reuse | Provision::Create) {
+            line.push_str(&format!("\n          {}", need_line(printer, need)));
         }
     }
     line
+}
+
+/// Says how a live thing gets to the state that a step needs, and why not in a cheaper way.
+pub(super) fn need_line(printer: &Printer, need: &Need) -> String {
+    let resource = need.resource.to_string();
+    let why = need.why.map_or(String::new(), |why| format!(": {why}"));
+    format!("{} by {}{why}", printer.safe_line(&resource), need.how)
 }
 
 #[derive(Default)]

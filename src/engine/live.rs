@@ -14,7 +14,7 @@ use crate::context::Place;
 use crate::graph::StepIx;
 use crate::provider::local::{LocalError, LocalSandbox, LocalSandboxes, SandboxSpec, Wanted};
 use crate::resource::{ResourceId, ResourceKind, Version};
-use crate::schedule::{Need, TaskPlan};
+use crate::schedule::{MadeOf, Need, PlannedStep, TaskPlan};
 use crate::step::sandbox::Sandbox;
 use crate::system::locked;
 
@@ -166,7 +166,7 @@ impl Provisioner {
         let Some(live) = slot.as_mut() else {
             return Err(ProvisionError::Lost);
         };
-        if let Version::State { .. } = need.version {
+        if !matches!(need.version, Version::Created(_)) {
             self.restore(live, &need.version).await?;
         }
         live.version = need.version;
@@ -440,20 +440,22 @@ fn definition(
     step: StepIx,
     resource: &ResourceId,
 ) -> (String, Vec<(String, String)>) {
-    let found = (0..step.0).rev().map(StepIx).find_map(|other| {
-        let output = plan.steps[other.at()].live.as_ref()?;
-        let entry = output
-            .entries
-            .iter()
-            .find(|entry| entry.place == Place::Sandbox(resource.name.clone()))?;
-        plan.graph
-            .is_ancestor(other, step)
-            .then(|| (entry.value.clone(), other))
-    });
-    let Some((value, maker)) = found else {
+    let place = Place::Sandbox(resource.name.clone());
+    let Some(maker) = plan.maker_of(step, &place) else {
         return (format!("local-{}", resource.name), Vec::new());
     };
-    let handle = value.get("sandbox_id").and_then(crate::json::Value::as_str);
-    let fields = &plan.steps[maker.at()].env_vars;
-    (handle.unwrap_or("local-sandbox").to_owned(), fields.clone())
+    let maker = &plan.steps[maker.at()];
+    let variables = match &maker.made_of {
+        MadeOf::Sandbox(variables) => variables.clone(),
+        MadeOf::Nothing | MadeOf::Env(_) | MadeOf::Agent(..) => Vec::new(),
+    };
+    (handle(maker, &place, "sandbox_id"), variables)
+}
+
+/// Returns the handle that a deploy step gave to what it makes.
+fn handle(maker: &PlannedStep, place: &Place, member: &str) -> String {
+    let mut entries = maker.live.iter().flat_map(|output| &output.entries);
+    let entry = entries.find(|entry| entry.place == *place);
+    let handle = entry.and_then(|entry| entry.value.get(member)?.as_str());
+    handle.unwrap_or("local-thing").to_owned()
 }

@@ -53,11 +53,25 @@ pub struct Verdicts {
 /// Returns the blob that a version's tree is kept as.
 pub(super) fn blob_of(version: &Version) -> Option<BlobRef> {
     match version {
-        Version::Created(_) => None,
         Version::State { tree, size } => Some(BlobRef {
             id: BlobId::from_bytes(*tree.as_bytes()),
             size: *size,
         }),
+        Version::Created(_)
+        | Version::Exported { .. }
+        | Version::Recorded { .. }
+        | Version::Lineage(_) => None,
+    }
+}
+
+/// Returns the blob that holds the exported state or the recorded calls of a version.
+pub(super) fn file_of_version(version: &Version) -> Option<BlobRef> {
+    match version {
+        Version::Exported { file, size } | Version::Recorded { file, size } => Some(BlobRef {
+            id: BlobId::from_bytes(*file.as_bytes()),
+            size: *size,
+        }),
+        Version::Created(_) | Version::State { .. } | Version::Lineage(_) => None,
     }
 }
 
@@ -131,8 +145,15 @@ impl Store {
 
     /// Reads a record; one whose blobs are gone is dropped, which the run says.
     fn usable(&self, cache: &Cache, record: Record) -> Option<Arc<Trace>> {
-        let gone = record.blobs.iter().any(|blob| !cache.has_blob(blob));
         let trace = rebuild::decode(&record.payload);
+        // A lost snapshot costs a rerun where somebody needs it, and the values of the output none.
+        let snapshots: Vec<BlobRef> = trace
+            .iter()
+            .flat_map(|trace| &trace.output.effects)
+            .filter_map(|effect| file_of_version(&effect.after))
+            .collect();
+        let mut values = record.blobs.iter().filter(|blob| !snapshots.contains(blob));
+        let gone = values.any(|blob| !cache.has_blob(blob));
         let trace = match trace {
             Some(trace) if !gone => Arc::new(trace),
             other => {
@@ -213,7 +234,9 @@ impl Store {
                     planned.id, kept.made.run
                 )
             });
-        let blobs = blobs_of(&trace.output, &trace.log);
+        let mut blobs = blobs_of(&trace.output, &trace.log);
+        let effects = trace.output.effects.iter();
+        blobs.extend(effects.filter_map(|effect| file_of_version(&effect.after)));
         let trees = trace
             .output
             .effects
@@ -323,9 +346,13 @@ impl Store {
 
 impl Snapshots for Store {
     fn can_restore(&self, version: &Version) -> bool {
-        match (&self.0.cache, blob_of(version)) {
-            (Some(cache), Some(tree)) => cache.has_tree(&tree),
-            _ => false,
+        let Some(cache) = &self.0.cache else {
+            return false;
+        };
+        match (blob_of(version), file_of_version(version)) {
+            (Some(tree), _) => cache.has_tree(&tree),
+            (None, Some(file)) => cache.has_blob(&file),
+            (None, None) => false,
         }
     }
 }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::digest::{Digest, Stream};
-use crate::step::{Content, ContentFile};
+use crate::step::{ArtifactKind, Content, ContentFile};
 use crate::system::{Stamp, System};
-use crate::task::folder::Artifact;
+use crate::task::folder::{Artifact, ArtifactFile, Definition};
 
 /// A file changed this close to when it was hashed may change again under the same stamp, so its digest is not kept.
 const RACY_NS: i128 = 20_000_000;
@@ -79,12 +79,42 @@ pub fn hash_content(
     memo: &mut FileMemo,
     artifact: &Artifact,
 ) -> Result<Arc<Content>, (String, io::Error)> {
-    let mut files = Vec::with_capacity(artifact.files.len());
-    for file in &artifact.files {
+    let files = hash_files(system, memo, &artifact.files, &artifact.shown)?;
+    Ok(Arc::new(Content {
+        name: artifact.name.clone(),
+        id: artifact.id.clone(),
+        kind: artifact.kind,
+        files,
+    }))
+}
+
+/// Hashes the files of an env or agent.
+pub fn hash_definition(
+    system: &dyn System,
+    memo: &mut FileMemo,
+    definition: &Definition,
+) -> Result<Arc<Content>, (String, io::Error)> {
+    let files = hash_files(system, memo, &definition.files, &definition.name)?;
+    Ok(Arc::new(Content {
+        name: definition.name.clone(),
+        id: definition.id.clone(),
+        kind: ArtifactKind::FileUniverse,
+        files,
+    }))
+}
+
+fn hash_files(
+    system: &dyn System,
+    memo: &mut FileMemo,
+    files: &[ArtifactFile],
+    shown: &str,
+) -> Result<Vec<ContentFile>, (String, io::Error)> {
+    let mut hashed = Vec::with_capacity(files.len());
+    for file in files {
         let (digest, size) = memo
             .digest(system, &file.source)
-            .map_err(|error| (format!("{}/{}", artifact.shown, file.path), error))?;
-        files.push(ContentFile {
+            .map_err(|error| (format!("{shown}/{}", file.path), error))?;
+        hashed.push(ContentFile {
             path: file.path.clone(),
             source: file.source.clone(),
             executable: file.executable,
@@ -92,12 +122,7 @@ pub fn hash_content(
             size,
         });
     }
-    Ok(Arc::new(Content {
-        name: artifact.name.clone(),
-        id: artifact.id.clone(),
-        kind: artifact.kind,
-        files,
-    }))
+    Ok(hashed)
 }
 
 #[cfg(test)]

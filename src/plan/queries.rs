@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::db::Db;
+use super::deployed::{made_of, with_parts};
 use super::inputs::{SettingInput, TaskInput};
 use crate::check::{self, Checked};
 use crate::context::{Entry, Place};
@@ -12,10 +13,11 @@ use crate::digest::{Digest, Digester};
 use crate::graph::{self as step_graph, StepGraph, StepIx};
 use crate::json::{Map, Value};
 use crate::rebuild::{self, Ingredients, Key};
-use crate::resource::Touch;
+use crate::resource::{ResourceId, ResourceKind, Touch};
 use crate::schedule::{PlannedStep, Retry, StepPart, TaskPlan};
-use crate::step::{Determinism, Refusal, Step};
+use crate::step::{Deploys, Determinism, Refusal, Step};
 use crate::task::config::Config;
+use crate::task::deploy::EnvSpec;
 use crate::task::overrides::Overrides;
 use crate::task::parse::{self, Parsed};
 use crate::task::{DependsOn, OnError, StepDecl, Task};
@@ -145,10 +147,60 @@ pub fn checked(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Vec<
         graph,
         steps: &steps,
         folder: folder.as_ref(),
+        config: &setting.setting(db).config,
     };
     faults.extend(check::check(&checked));
     crate::diagnostic::sort(&mut faults);
     Arc::new(faults)
+}
+
+/// Returns what each step touches: what it says, and the envs behind the agents that it prompts.
+#[salsa::tracked(returns(ref))]
+pub fn touches(
+    db: &dyn Db,
+    input: TaskInput,
+    setting: SettingInput,
+) -> Arc<Vec<Vec<(ResourceId, Touch)>>> {
+    let graph = graph(db, input, setting);
+    let mut all: Vec<Vec<(ResourceId, Touch)>> = Vec::new();
+    let mut agents: Vec<(StepIx, String, Vec<String>)> = Vec::new();
+    for at in graph.steps() {
+        let built = built(db, input, setting, at.0);
+        let Some(step) = &built.step else {
+            all.push(Vec::new());
+            continue;
+        };
+        if let Some(Deploys::Agent {
+            agent_name,
+            env_ids,
+            ..
+        }) = step.deploys()
+        {
+            agents.push((at, agent_name, env_ids));
+        }
+        let mut touched = step.touches();
+        let prompted: Vec<String> = touched
+            .iter()
+            .filter(|(resource, touch)| {
+                resource.kind == ResourceKind::Agent
+                    && !matches!(touch, Touch::Creates | Touch::Retires)
+            })
+            .map(|(resource, _)| resource.name.clone())
+            .collect();
+        for name in prompted {
+            let maker = agents.iter().rev().find(|(other, agent_name, _)| {
+                *agent_name == name && graph.is_ancestor(*other, at)
+            });
+            for env_id in maker.iter().flat_map(|(_, _, env_ids)| env_ids) {
+                let env = ResourceId::env(env_id);
+                if !touched.iter().any(|(resource, _)| *resource == env) {
+                    touched.push((env, Touch::Mutates));
+                }
+            }
+        }
+        all.push(touched);
+    }
+    Arc::new(all)
 }
 
 /// Returns the key of a step.
@@ -181,14 +233,17 @@ pub fn fingerprint(db: &dyn Db, input: TaskInput, setting: SettingInput, at: u32
                 .unwrap_or_else(|| "absent".to_owned()),
         )
     });
-    let touches_any = !step.touches().is_empty();
+    let touched = &touches(db, input, setting)[at as usize];
+    // How commands are walled off and what they see of this machine matters to who runs some.
+    let is_sandbox = |(resource, _): &(ResourceId, Touch)| resource.kind == ResourceKind::Sandbox;
+    let runs_commands = touched.iter().any(is_sandbox) || !step.tools().is_empty();
     // Commands in a sandbox see every variable that the configuration passes on.
     let passed = run
         .config
         .sandbox
         .pass_variables
         .iter()
-        .filter(|_| touches_any)
+        .filter(|_| runs_commands)
         .cloned();
     let mut names: Vec<String> = step.variables().into_iter().chain(passed).collect();
     names.sort();
@@ -201,10 +256,10 @@ pub fn fingerprint(db: &dyn Db, input: TaskInput, setting: SettingInput, at: u32
         contents,
         tools: tools.collect(),
         variables: variables.collect(),
-        isolation: touches_any.then_some(run.isolation),
+        isolation: runs_commands.then_some(run.isolation),
         sample: run.overrides.sample,
     };
-    let determinism = determinism(run, input.name(db), decl, step.as_ref());
+    let determinism = determinism(run, input, db, decl, step.as_ref(), touched);
     Arc::new(rebuild::fingerprint(
         &lineage_name(db, input),
         decl.id.as_str(),
@@ -224,6 +279,7 @@ pub fn plan(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<TaskPla
     let name = input.name(db);
     let lineage = lineage_name(db, input);
     let mut steps = Vec::with_capacity(task.steps.len());
+    let all_touched = touches(db, input, setting);
     let mut touches = Vec::with_capacity(task.steps.len());
     for (at, decl) in task.steps.iter().enumerate() {
         let built = built(db, input, setting, at as u32);
@@ -232,8 +288,9 @@ pub fn plan(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<TaskPla
             continue;
         };
         let key = fingerprint(db, input, setting, at as u32);
-        let touched = step.touches();
+        let touched = all_touched[at].clone();
         touches.push(touched.clone());
+        let (made_of, parts) = made_of(db, input, run, step.as_ref());
         let backoff = &run.config.retry;
         let retry = decl.retry.as_ref().and_then(|retry| {
             let from = task.steps.iter().position(|other| other.id == retry.from)?;
@@ -249,12 +306,12 @@ pub fn plan(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<TaskPla
             id: decl.id.clone(),
             kind: step_type.name,
             key: (**key).clone(),
-            determinism: determinism(run, name, decl, step.as_ref()),
+            determinism: determinism(run, input, db, decl, step.as_ref(), &touched),
             touches: touched,
             live: step
                 .live_output(&handle(&lineage, decl, &run.overrides))
-                .map(Arc::new),
-            env_vars: env_vars(&step.fields()),
+                .map(|output| Arc::new(with_parts(output, parts))),
+            made_of,
             on_error: decl.on_error.unwrap_or(step_type.on_error),
             retry,
             candidates: Vec::new(),
@@ -273,7 +330,7 @@ pub fn plan(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<TaskPla
     })
 }
 
-/// Adds to steps that retire sandboxes what only the whole task tells: the ids of those sandboxes.
+/// Adds to steps that retire live things what only the whole task tells: the ids of their sandboxes.
 fn name_what_is_retired(graph: &StepGraph, steps: &mut [PlannedStep]) {
     for at in graph.steps() {
         if at.at() >= steps.len() {
@@ -281,7 +338,11 @@ fn name_what_is_retired(graph: &StepGraph, steps: &mut [PlannedStep]) {
         }
         let mut entries = Vec::new();
         for (resource, touch) in &steps[at.at()].touches {
-            let place = Place::Sandbox(resource.name.clone());
+            let place = match resource.kind {
+                ResourceKind::Env => Place::Env(resource.name.clone()),
+                ResourceKind::Agent => Place::Agent(resource.name.clone()),
+                ResourceKind::Sandbox => Place::Sandbox(resource.name.clone()),
+            };
             let made = (0..at.0)
                 .rev()
                 .map(StepIx)
@@ -296,7 +357,7 @@ fn name_what_is_retired(graph: &StepGraph, steps: &mut [PlannedStep]) {
                         .cloned()
                 });
             if let (Touch::Retires, Some(entry)) = (touch, found)
-                && let Some(id) = entry.value.get("sandbox_id")
+                && let Some(id) = entry.value.get("sandbox_id").filter(|id| !id.is_null())
             {
                 let list = Place::Append(vec!["torn_down_sandbox_ids".to_owned()]);
                 entries.push(Entry::live(list, id.clone(), &entry.digest));
@@ -329,21 +390,27 @@ fn handle(task: &str, decl: &StepDecl, overrides: &Overrides) -> String {
     format!("local-{}", &digest.to_string()[..8])
 }
 
-/// Returns the variables that a step gives to the commands of what it deploys.
-fn env_vars(fields: &Value) -> Vec<(String, String)> {
-    let declared = fields.get("env_vars").and_then(Value::as_object);
-    let text = |(name, value): (&String, &Value)| {
-        value.as_str().map(|value| (name.clone(), value.to_owned()))
-    };
-    declared.into_iter().flatten().filter_map(text).collect()
-}
-
-fn determinism(run: &Setting, task: &str, decl: &StepDecl, step: &dyn Step) -> Determinism {
-    let declared = run
-        .config
-        .determinism
-        .of(task, decl.id.as_str(), &decl.kind);
-    declared.unwrap_or_else(|| step.determinism())
+fn determinism(
+    run: &Setting,
+    input: TaskInput,
+    db: &dyn Db,
+    decl: &StepDecl,
+    step: &dyn Step,
+    touched: &[(ResourceId, Touch)],
+) -> Determinism {
+    let (task, id) = (input.name(db), decl.id.as_str());
+    if let Some(declared) = run.config.determinism.of(task, id, &decl.kind) {
+        return declared;
+    }
+    let folder = input.folder(db).folder(db);
+    let of_envs = touched
+        .iter()
+        .filter(|(resource, _)| resource.kind == ResourceKind::Env)
+        .filter_map(|(resource, _)| {
+            let spec = EnvSpec::of(&resource.name, folder, &run.config.envs);
+            spec.ok()?.determinism
+        });
+    of_envs.fold(step.determinism(), Ord::max)
 }
 
 fn task_to_json(task: &Task) -> Value {

@@ -14,7 +14,7 @@ use crate::resource::{Effect, ResourceId, ResourceKind, Version};
 use crate::step::StoredFile;
 
 /// The version of the trace format.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 #[derive(Serialize, Deserialize)]
 struct TraceForm {
@@ -24,7 +24,7 @@ struct TraceForm {
     reads: Vec<(PlaceForm, Option<[u8; 32]>)>,
     /// Place, the digest where it is not that of the value, and the value as JSON.
     entries: Vec<(PlaceForm, Option<[u8; 32]>, String)>,
-    effects: Vec<(PlaceForm, [u8; 32], u64)>,
+    effects: Vec<(PlaceForm, VersionForm)>,
     run: String,
     step: String,
     started_us: i64,
@@ -45,6 +45,44 @@ enum PlaceForm {
     State(String, String),
     Group(String, String),
     GroupRun,
+}
+
+#[derive(Serialize, Deserialize)]
+enum VersionForm {
+    Created([u8; 32]),
+    State([u8; 32], u64),
+    Exported([u8; 32], u64),
+    Recorded([u8; 32], u64),
+    Lineage([u8; 32]),
+}
+
+fn version_form(version: &Version) -> VersionForm {
+    match *version {
+        Version::Created(definition) => VersionForm::Created(*definition.as_bytes()),
+        Version::State { tree, size } => VersionForm::State(*tree.as_bytes(), size),
+        Version::Exported { file, size } => VersionForm::Exported(*file.as_bytes(), size),
+        Version::Recorded { file, size } => VersionForm::Recorded(*file.as_bytes(), size),
+        Version::Lineage(history) => VersionForm::Lineage(*history.as_bytes()),
+    }
+}
+
+fn version_of(form: VersionForm) -> Version {
+    match form {
+        VersionForm::Created(definition) => Version::Created(Digest::from_bytes(definition)),
+        VersionForm::State(tree, size) => Version::State {
+            tree: Digest::from_bytes(tree),
+            size,
+        },
+        VersionForm::Exported(file, size) => Version::Exported {
+            file: Digest::from_bytes(file),
+            size,
+        },
+        VersionForm::Recorded(file, size) => Version::Recorded {
+            file: Digest::from_bytes(file),
+            size,
+        },
+        VersionForm::Lineage(history) => Version::Lineage(Digest::from_bytes(history)),
+    }
 }
 
 fn resource_of(kind: &str, name: String) -> Option<ResourceId> {
@@ -107,10 +145,7 @@ pub fn encode(trace: &Trace) -> Vec<u8> {
     let state = |resource: &ResourceId| {
         PlaceForm::State(resource.kind.as_str().to_owned(), resource.name.clone())
     };
-    let effect_form = |effect: &Effect| match effect.after {
-        Version::Created(definition) => (state(&effect.resource), *definition.as_bytes(), u64::MAX),
-        Version::State { tree, size } => (state(&effect.resource), *tree.as_bytes(), size),
-    };
+    let effect_form = |effect: &Effect| (state(&effect.resource), version_form(&effect.after));
     let entry_form = |entry: &Entry| {
         let data = Entry::data(entry.place.clone(), (*entry.value).clone());
         let digest = (data.digest != entry.digest).then_some(*entry.digest.as_bytes());
@@ -162,15 +197,11 @@ pub fn decode(bytes: &[u8]) -> Option<Trace> {
         entries.push(entry);
     }
     let mut effects = Vec::with_capacity(form.effects.len());
-    for (place, digest, size) in form.effects {
+    for (place, version) in form.effects {
         let ReadKey::State(resource) = read_of(place)? else {
             return None;
         };
-        let tree = Digest::from_bytes(digest);
-        let after = match size {
-            u64::MAX => Version::Created(tree),
-            size => Version::State { tree, size },
-        };
+        let after = version_of(version);
         effects.push(Effect { resource, after });
     }
     let stored = form
@@ -210,10 +241,24 @@ mod tests {
                 Entry::data(Place::Set(vec!["k".to_owned(), "a".to_owned()]), json!(1.5)),
                 Entry::live(Place::Sandbox("box".to_owned()), json!({"id": 1}), &tree),
             ],
-            effects: vec![Effect {
+            effects: [
+                Version::Created(tree),
+                Version::State { tree, size: 7 },
+                Version::Exported {
+                    file: tree,
+                    size: 8,
+                },
+                Version::Recorded {
+                    file: tree,
+                    size: 9,
+                },
+                Version::Lineage(tree),
+            ]
+            .map(|after| Effect {
                 resource: resource.clone(),
-                after: Version::State { tree, size: 7 },
-            }],
+                after,
+            })
+            .to_vec(),
         };
         let trace = Trace {
             fingerprint: manifest.finish(),

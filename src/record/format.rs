@@ -252,10 +252,11 @@ const RESOURCE_KINDS: [ResourceKind; 3] = [
     ResourceKind::Agent,
     ResourceKind::Sandbox,
 ];
-const PROVISIONS: [Provision; 4] = [
+const PROVISIONS: [Provision; 5] = [
     Provision::Reuse,
     Provision::Create,
     Provision::Restore,
+    Provision::Replay,
     Provision::Rerun,
 ];
 

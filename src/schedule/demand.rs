@@ -11,7 +11,7 @@ use super::{Need, Snapshots, StepPart, TaskPlan};
 use crate::digest::Digest;
 use crate::graph::{Edges, StepIx};
 use crate::rebuild::{DirtyReason, Trace, Verdict};
-use crate::resource::{Provision, ResourceId, Touch, Version};
+use crate::resource::{Provision, ResourceId, Touch};
 use std::sync::Arc;
 
 /// What is foreseen for a step.
@@ -280,15 +280,12 @@ fn demand_up(
             let Some((version, made_by)) = world.version_before(plan, step, resource) else {
                 continue;
             };
-            let how = match version {
-                Version::Created(_) => Provision::Create,
-                Version::State { .. } if snapshots.can_restore(&version) => Provision::Restore,
-                Version::State { .. } => Provision::Rerun,
-            };
+            let (how, why) = Provision::of(&version, snapshots.can_restore(&version));
             let need = Need {
                 resource: resource.clone(),
                 version,
                 how,
+                why,
             };
             needs.entry(step).or_default().push(need);
             let Some(maker) = made_by.filter(|_| how == Provision::Rerun) else {

@@ -101,21 +101,22 @@ impl Scheduler<'_> {
                 }
             }
             let warm = live.window.is_some() || live.version == Some(version);
-            let how = if warm {
-                Provision::Reuse
-            } else if matches!(version, Version::Created(_)) {
-                Provision::Create
-            } else if !self.lost_versions.contains(&version) && self.snapshots.can_restore(&version)
-            {
-                Provision::Restore
+            let (how, why) = if warm {
+                (Provision::Reuse, None)
             } else {
+                let is_kept = !self.lost_versions.contains(&version)
+                    && self.snapshots.can_restore(&version);
+                Provision::of(&version, is_kept)
+            };
+            if how == Provision::Rerun {
                 self.rerun_maker(step, resource, maker);
                 return;
-            };
+            }
             needs.push(Need {
                 resource: resource.clone(),
                 version,
                 how,
+                why,
             });
         }
         self.enter_windows(step, &needs);

@@ -6,7 +6,7 @@ use super::upkeep::{HistoryRow, history};
 use super::{RunOptions, Session, SessionError, StepVerdict};
 use crate::graph::StepIx;
 use crate::rebuild::{DirtyReason, ReadKey};
-use crate::schedule::Forecasted;
+use crate::schedule::{Forecasted, Need};
 use crate::task::StepId;
 
 /// A reason, and what is behind it.
@@ -37,6 +37,8 @@ pub struct Explanation {
     pub key: Vec<(String, String)>,
     /// What it looked up when its kept result was made, and the digests of the answers.
     pub reads: Vec<(String, String)>,
+    /// What it needs and how that gets there, where that is known.
+    pub needs: Vec<Need>,
     /// Why it does not run although a step before it ran since its own result was made.
     pub cutoff: Option<String>,
     /// How it went before, newest first.
@@ -100,6 +102,7 @@ impl Session {
                 .map(|part| (part.name.clone(), part.shown.clone()))
                 .collect(),
             reads: reads.collect(),
+            needs: one.forecast.needs.get(&at).cloned().unwrap_or_default(),
             cutoff: cutoff(one, at),
             history: self
                 .cache

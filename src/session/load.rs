@@ -1,7 +1,7 @@
 //! Brings folders, task files and contents of artifacts into the planner, as far as they are needed.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::part::apply_options;
@@ -11,9 +11,9 @@ use crate::digest::{Digest, Digester};
 use crate::engine::{Store, TaskJob};
 use crate::plan::{self, ArtifactInput, FolderInput, Setter, Setting, SettingInput, TaskInput};
 use crate::schedule::{self, Forecast, TaskPlan};
-use crate::step::Step;
+use crate::step::{Deploys, Step};
 use crate::system::Stamp;
-use crate::task::folder::{self, TaskEntry, TaskFolder};
+use crate::task::folder::{self, ArtifactFile, TaskEntry, TaskFolder};
 use crate::task::overrides::Overrides;
 
 /// A folder as it is in the planner.
@@ -233,10 +233,10 @@ impl Session {
                 .text(step_type.name)
                 .number(step_type.version.into());
         }
-        for name in &self.config.sandbox.pass_variables {
-            let value = self.system.variable(name);
+        for name in self.passed_names() {
+            let value = self.system.variable(&name);
             digester
-                .text(name)
+                .text(&name)
                 .maybe(value.map(|v| Digest::of_bytes(v.as_bytes())).as_ref());
         }
         digester.finish()
@@ -360,8 +360,11 @@ impl Session {
     }
 
     fn new_setting(&self, overrides: Overrides, isolation: &'static str) -> Setting {
-        let variables = self.config.sandbox.pass_variables.iter();
-        let variables = variables.map(|name| (name.clone(), self.system.variable(name)));
+        let variables = self.passed_names().into_iter();
+        let variables = variables.map(|name| {
+            let value = self.system.variable(&name);
+            (name, value)
+        });
         Setting {
             overrides,
             config: self.config.clone(),
@@ -398,7 +401,9 @@ impl Session {
                             let mut steps = (0..n).map(|at| plan::built(&db, *input, setting, at));
                             let stands_alone = steps.all(|built| {
                                 built.step.as_ref().is_some_and(|step| {
-                                    step.artifacts().is_empty() && step.tools().is_empty()
+                                    step.artifacts().is_empty()
+                                        && step.tools().is_empty()
+                                        && step.deploys().is_none()
                                 })
                             });
                             if stands_alone {
@@ -445,23 +450,32 @@ impl Session {
                     continue;
                 };
                 read_us = read_us.min(self.system.now_us());
-                for file in &found.files {
-                    if let Ok(metadata) = self.system.metadata(&file.source) {
-                        stamps.insert(file.source.clone(), metadata.stamp);
-                    }
-                    let parents = file.source.ancestors().skip(1);
-                    for parent in parents.take_while(|parent| parent.starts_with(&found.folder)) {
-                        folders.push(parent.to_path_buf());
-                    }
-                }
-                folders.push(found.folder.clone());
+                self.watch(&found.files, &found.folder, &mut stamps, &mut folders);
                 let content = plan::hash_content(self.system.as_ref(), &mut self.memo, found)
-                    .map_err(|(path, error)| {
-                        let text = format!("`{path}` cannot be read: {error}");
-                        SessionError::Faults(vec![Diagnostic::error("unreadable", text)])
-                    })?;
+                    .map_err(unreadable)?;
                 self.set_content(unit.folder, &found.name, content.clone());
                 used.push(content);
+            }
+            if let Some(deploys) = step.deploys() {
+                let folder = self.load_folder(unit.folder).folder.clone();
+                let found = match &deploys {
+                    Deploys::Env { env_id } => folder.env(env_id).map(|found| ("envs", found)),
+                    Deploys::Agent {
+                        agent_name,
+                        agent_id,
+                        ..
+                    } => folder
+                        .agent(agent_id.as_ref().unwrap_or(agent_name))
+                        .map(|found| ("agents", found)),
+                };
+                if let Some((kind, found)) = found {
+                    read_us = read_us.min(self.system.now_us());
+                    self.watch(&found.files, &found.folder, &mut stamps, &mut folders);
+                    let content =
+                        plan::hash_definition(self.system.as_ref(), &mut self.memo, found)
+                            .map_err(unreadable)?;
+                    self.set_content(unit.folder, &format!("{kind}/{}", found.name), content);
+                }
             }
             contents.push(used);
         }
@@ -509,6 +523,26 @@ impl Session {
         })
     }
 
+    /// Notes the stamps of files and the folders that they are in.
+    fn watch(
+        &self,
+        files: &[ArtifactFile],
+        folder: &Path,
+        stamps: &mut HashMap<PathBuf, Stamp>,
+        folders: &mut Vec<PathBuf>,
+    ) {
+        for file in files {
+            if let Ok(metadata) = self.system.metadata(&file.source) {
+                stamps.insert(file.source.clone(), metadata.stamp);
+            }
+            let parents = file.source.ancestors().skip(1);
+            for parent in parents.take_while(|parent| parent.starts_with(folder)) {
+                folders.push(parent.to_path_buf());
+            }
+        }
+        folders.push(folder.to_path_buf());
+    }
+
     fn set_content(&mut self, at: usize, name: &str, content: Arc<crate::step::Content>) {
         let input = self.load_folder(at).input;
         let known = input.contents(&self.db).get(name).copied();
@@ -526,6 +560,11 @@ impl Session {
             }
         }
     }
+}
+
+fn unreadable((path, error): (String, std::io::Error)) -> SessionError {
+    let text = format!("`{path}` cannot be read: {error}");
+    SessionError::Faults(vec![Diagnostic::error("unreadable", text)])
 }
 
 /// Returns the tasks that a folder runs without selection: those of its evals if it has any, else all.

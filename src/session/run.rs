@@ -257,11 +257,7 @@ impl Session {
             run: run.to_owned(),
             jobs,
             task_jobs: (self.config.run.task_jobs as usize).max(jobs.min(64)),
-            secrets: self
-                .passed_variables()
-                .into_iter()
-                .map(|(_, value)| value)
-                .collect(),
+            secrets: self.secrets(),
             step_timeout: self
                 .config
                 .run
@@ -392,8 +388,8 @@ impl Session {
         tell: &mut dyn FnMut(Told),
     ) -> Vec<TaskSummary> {
         self.remember_folders();
-        let secrets = self.passed_variables();
-        let redactor = Redactor::new(secrets.iter().map(|(_, value)| value.as_str()));
+        let secrets = self.secrets();
+        let redactor = Redactor::new(secrets.iter().map(String::as_str));
         let mut fresh = prepared.into_iter().zip(results);
         let mut tasks = Vec::with_capacity(looked.len());
         for (unit, planned) in looked {

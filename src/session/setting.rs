@@ -9,6 +9,7 @@ use aebuild_cache::{Cache, Durability as CacheDurability, Options};
 
 use super::{Session, SessionError, SessionOptions};
 use crate::digest::{Digest, Digester};
+use crate::json::Value;
 use crate::plan::{Database, FileMemo};
 use crate::provider::local::{LocalSandboxes, Wanted};
 use crate::step::Registry;
@@ -194,6 +195,28 @@ impl Session {
         let names = self.config.sandbox.pass_variables.iter();
         names
             .filter_map(|name| Some((name.clone(), self.system.variable(name)?)))
+            .collect()
+    }
+
+    /// Returns the names of all variables of this machine that a task can see.
+    pub(super) fn passed_names(&self) -> Vec<String> {
+        let of_envs = self.config.envs.values().flat_map(|table| {
+            let names = table.get("pass_variables").and_then(Value::as_array);
+            names.into_iter().flatten().filter_map(Value::as_str)
+        });
+        let of_sandboxes = self.config.sandbox.pass_variables.iter();
+        let all = of_sandboxes.map(String::as_str).chain(of_envs);
+        let mut names: Vec<String> = all.map(str::to_owned).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// Returns the values that must not be written anywhere.
+    pub fn secrets(&self) -> Vec<String> {
+        let names = self.passed_names().into_iter();
+        names
+            .filter_map(|name| self.system.variable(&name))
             .collect()
     }
 

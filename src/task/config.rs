@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::parse::toml;
 use crate::diagnostic::{Diagnostic, Source};
-use crate::json::Node;
+use crate::json::{Node, Value};
 use crate::system::{FileKind, System};
 use crate::task::Determinism;
 
@@ -34,6 +34,8 @@ pub struct Config {
     pub score: ScoreConfig,
     /// Which steps are taken to give the same result again.
     pub determinism: DeterminismConfig,
+    /// For each env of `[envs.<name>]`, what is said of it.
+    pub envs: BTreeMap<String, Value>,
 }
 
 /// `[cache]`.
@@ -234,6 +236,12 @@ pub fn read(source: &Source) -> (Config, Vec<Diagnostic>) {
     config.score.min = at("score", "min").and_then(Node::as_f64);
     config.determinism.types = determinism(at("determinism", "types"));
     config.determinism.steps = determinism(at("determinism", "steps"));
+    let envs = root.get("envs").and_then(Node::as_object);
+    config.envs = envs
+        .into_iter()
+        .flatten()
+        .map(|member| (member.key.clone(), member.value.to_value()))
+        .collect();
     (config, faults)
 }
 
@@ -302,6 +310,8 @@ mod tests {
             [determinism.steps]
             "t/a" = "volatile"
             b = "pure"
+            [envs.email]
+            builtin = "mail"
         "#;
         let (config, faults) = read(&Source::new("aebuild.toml", text));
         assert_eq!(faults, []);
@@ -349,6 +359,11 @@ mod tests {
                     steps: {
                         "b": Pure,
                         "t/a": Volatile,
+                    },
+                },
+                envs: {
+                    "email": Object {
+                        "builtin": String("mail"),
                     },
                 },
             }

@@ -340,7 +340,7 @@ impl Store {
             previous: self.newest(key.lineage),
             forced: step.forced.then_some(DirtyReason::Forced { by: "--fresh" }),
             part: step.part,
-            env_vars: Vec::new(),
+            made_of: Default::default(),
             key,
         }
     }
@@ -616,7 +616,7 @@ impl<'s> Machine<'s> {
                     });
                 made.map(|(_, step)| State::new(&step.field))
             }
-            Version::State { .. } => self.store.snapshots.borrow().get(version).cloned(),
+            version => self.store.snapshots.borrow().get(version).cloned(),
         }
     }
 
@@ -641,8 +641,8 @@ impl<'s> Machine<'s> {
                     Some(thing.state.clone())
                 }
                 Provision::Create => self.state_of(&need.version),
-                Provision::Restore if self.store.gone.borrow().contains(&need.version) => None,
-                Provision::Restore => self.state_of(&need.version),
+                Provision::Restore | Provision::Replay if self.store.gone.borrow().contains(&need.version) => None,
+                Provision::Restore | Provision::Replay => self.state_of(&need.version),
                 Provision::Rerun => panic!("bug: a step is run with a need that nobody fills"),
             };
             assert!(

@@ -24,6 +24,8 @@ pub enum KeyKind {
     Text,
     /// A list of names of environment variables.
     Variables,
+    /// A list of texts that are not empty.
+    Texts,
     /// A whole number in this range.
     Whole(u64, u64),
     /// A number in this range.
@@ -138,6 +140,120 @@ pub const KEYS: &[KeyDoc] = &[
         default: "",
         doc: "The same for one step, named `<task>/<step>`, or `<step>` for steps of that id in any task.",
     },
+    KeyDoc {
+        path: "envs.*.builtin",
+        kind: KeyKind::OneOf(&["mail", "calendar", "files", "kv"]),
+        default: "",
+        doc: "The env that is compiled in. One of `builtin`, `command`, `url` and `image` says how an env is run; it counts more than what the folder `envs/<name>/` says.",
+    },
+    KeyDoc {
+        path: "envs.*.command",
+        kind: KeyKind::Texts,
+        default: "",
+        doc: "The program that serves MCP, and its arguments. It runs in a sandbox of its own, in `/app`, where the files of `envs/<name>/` are. `{port}` stands for the port that it is to serve on, `{python}` for the interpreter that has the packages of `requirements`.",
+    },
+    KeyDoc {
+        path: "envs.*.transport",
+        kind: KeyKind::OneOf(&["stdio", "http"]),
+        default: "",
+        doc: "How the program is talked to. Where it is not set: `http` if `path`, `port_variable` or `{port}` is there or the folder has a Dockerfile, else `stdio`.",
+    },
+    KeyDoc {
+        path: "envs.*.port_variable",
+        kind: KeyKind::Text,
+        default: "\"PORT\"",
+        doc: "The environment variable that tells the program its port, with `http`.",
+    },
+    KeyDoc {
+        path: "envs.*.path",
+        kind: KeyKind::Text,
+        default: "\"/mcp\"",
+        doc: "The path of the MCP endpoint, with `http` and `image`.",
+    },
+    KeyDoc {
+        path: "envs.*.requirements",
+        kind: KeyKind::Text,
+        default: "",
+        doc: "The file of `envs/<name>/` that names the Python packages of the program, such as `requirements.txt`. They are installed once into a virtual environment in the cache folder.",
+    },
+    KeyDoc {
+        path: "envs.*.mount",
+        kind: KeyKind::Texts,
+        default: "[]",
+        doc: "Folders of this machine that the program sees, read-only, such as one with installed packages; relative to this file.",
+    },
+    KeyDoc {
+        path: "envs.*.variables.*",
+        kind: KeyKind::Text,
+        default: "",
+        doc: "Environment variables of the program or container.",
+    },
+    KeyDoc {
+        path: "envs.*.pass_variables",
+        kind: KeyKind::Variables,
+        default: "[]",
+        doc: "Environment variables of this machine that the program sees. Their values become part of the keys of the steps that use the env.",
+    },
+    KeyDoc {
+        path: "envs.*.url",
+        kind: KeyKind::Text,
+        default: "",
+        doc: "The address of the MCP endpoint of a server that runs already. It is emptied by `data/reset` when a task deploys it, if it has the data plane.",
+    },
+    KeyDoc {
+        path: "envs.*.image",
+        kind: KeyKind::Text,
+        default: "",
+        doc: "The image of a container, run by the Docker engine of this machine.",
+    },
+    KeyDoc {
+        path: "envs.*.port",
+        kind: KeyKind::Whole(1, 65535),
+        default: "18765",
+        doc: "The port on which the container serves.",
+    },
+    KeyDoc {
+        path: "envs.*.state",
+        kind: KeyKind::OneOf(&["export", "replay", "none"]),
+        default: "",
+        doc: "How the state of the env is brought back. `export`: it is exported and loaded through the data plane. `replay`: the env is started anew, and the recorded loads and calls are made again, each answer compared. `none`: only by running the steps again. Where it is not set: `export` if the server offers the whole data plane, else `replay`.",
+    },
+    KeyDoc {
+        path: "envs.*.read_only_tools",
+        kind: KeyKind::Texts,
+        default: "[]",
+        doc: "Tools that change nothing, besides those that the server marks with `readOnlyHint`; `*` at the end stands for any ending.",
+    },
+    KeyDoc {
+        path: "envs.*.volatile",
+        kind: KeyKind::Texts,
+        default: "[]",
+        doc: "Places of answers that differ each time, such as `$.created_at` or `$..id`, as JSON paths into what a tool answers. They are left out when a replayed answer is compared.",
+    },
+    KeyDoc {
+        path: "envs.*.ready_timeout_seconds",
+        kind: KeyKind::Whole(1, 3600),
+        default: "60",
+        doc: "How long the env may take to get ready.",
+    },
+    KeyDoc {
+        path: "envs.*.call_timeout_seconds",
+        kind: KeyKind::Whole(1, 86_400),
+        default: "600",
+        doc: "How long the env may take to answer a call. After that it is taken to hang, and the step has failed.",
+    },
+    KeyDoc {
+        path: "envs.*.max_answer_mb",
+        kind: KeyKind::Whole(1, 4096),
+        default: "256",
+        doc: "The largest answer that is taken from the env, in MB.",
+    },
+    KeyDoc {
+        path: "envs.*.determinism",
+        kind: KeyKind::OneOf(&["sampled", "volatile"]),
+        default: "",
+        doc: "What is taken of all steps that use the env: `sampled` or `volatile`, such as for an env that shows the live web.",
+    },
 ];
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
@@ -172,6 +288,14 @@ fn place(properties: &mut Map<String, Value>, path: &[&str], schema: Value) {
             let any = json!({"type": "object", "additionalProperties": schema});
             properties.insert((*name).to_owned(), any);
         }
+        [name, "*", rest @ ..] => {
+            let any = properties.entry((*name).to_owned()).or_insert_with(
+                || json!({"type": "object", "additionalProperties": table(Map::new())}),
+            );
+            if let Some(Value::Object(inner)) = any.pointer_mut("/additionalProperties/properties") {
+                place(inner, rest, schema);
+            }
+        }
         [name, rest @ ..] => {
             let inner = properties
                 .entry((*name).to_owned())
@@ -192,6 +316,10 @@ impl KeyKind {
                 "type": "array",
                 "items": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
             }),
+            KeyKind::Texts => json!({
+                "type": "array",
+                "items": {"type": "string", "minLength": 1},
+            }),
             KeyKind::Whole(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
             KeyKind::Number(min, max) => json!({"type": "number", "minimum": min, "maximum": max}),
             KeyKind::OneOf(values) => json!({"type": "string", "enum": values}),
@@ -203,6 +331,7 @@ impl KeyKind {
         match self {
             KeyKind::Text => "text".to_owned(),
             KeyKind::Variables => "list of variable names".to_owned(),
+            KeyKind::Texts => "list of texts".to_owned(),
             KeyKind::Whole(min, max) => format!("whole number from {min} to {max}"),
             KeyKind::Number(min, max) => format!("number from {min} to {max}"),
             KeyKind::OneOf(values) => values

@@ -1,0 +1,441 @@
+//! What a deploy step makes: which env or agent it is and how it is run, as the task folder and `aebuild.toml` say.
+//!
+//! Plain data. Nobody here runs anything or looks at this machine.
+
+use std::collections::BTreeMap;
+
+use super::folder::{Definition, TaskFolder};
+use crate::digest::{Digest, Digester};
+use crate::json::{Map, Value};
+use crate::task::Determinism;
+
+/// The envs that are compiled in.
+pub const BUILTIN_ENVS: [&str; 4] = ["mail", "calendar", "files", "kv"];
+
+/// An env and how it is run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EnvSpec {
+    /// The `env_id` by which steps find it.
+    pub env_id: String,
+    /// Its id in contexts.
+    pub id: String,
+    /// The name of its folder below `envs/`, where it has one.
+    pub folder: Option<String>,
+    /// How it is run.
+    pub run: EnvRun,
+    /// How its state is brought back; found out from what the server can do where it is not set.
+    pub state: Option<StateMode>,
+    /// Tools that change nothing, whatever the server says; `*` at the end stands for any ending.
+    pub read_only_tools: Vec<String>,
+    /// Places of answers that differ each time, as JSON paths: they are not compared.
+    pub volatile: Vec<String>,
+    /// How long it may take to get ready, in seconds.
+    pub ready_timeout_seconds: u64,
+    /// How long it may take to answer a call, in seconds.
+    pub call_timeout_seconds: u64,
+    /// The largest answer that is taken, in MB.
+    pub max_answer_mb: u64,
+    /// What is taken of the steps that use it, where it is more than their own.
+    pub determinism: Option<Determinism>,
+}
+
+/// How an env is run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EnvRun {
+    /// Inside aebuild.
+    Builtin {
+        /// Which one.
+        name: String,
+    },
+    /// As a process that serves MCP.
+    Process(ProcessRun),
+    /// Not by aebuild: it runs already.
+    Url {
+        /// The address of its MCP endpoint.
+        url: String,
+    },
+    /// As a container.
+    Docker {
+        /// The image; `None` where the folder's Dockerfile is built.
+        image: Option<String>,
+        /// The port on which it serves.
+        port: u16,
+        /// The path of its MCP endpoint.
+        path: String,
+        /// Its environment variables.
+        variables: BTreeMap<String, String>,
+    },
+}
+
+/// A process that serves MCP.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcessRun {
+    /// The program and its arguments; `{port}` stands for the port that it is to serve on.
+    pub command: Vec<String>,
+    /// How it is talked to.
+    pub transport: Transport,
+    /// The variable that tells it its port.
+    pub port_variable: String,
+    /// The path of its MCP endpoint.
+    pub path: String,
+    /// Its environment variables.
+    pub variables: BTreeMap<String, String>,
+    /// Variables of this machine that it sees.
+    pub pass_variables: Vec<String>,
+    /// Folders of this machine that it sees, read-only.
+    pub mount: Vec<String>,
+    /// The file of its folder that names its Python packages.
+    pub requirements: Option<String>,
+}
+
+/// How a process is talked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Over its standard input and output.
+    Stdio,
+    /// Over streamable HTTP.
+    Http,
+}
+
+/// How the state of an env is brought back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateMode {
+    /// It is exported and loaded.
+    Export,
+    /// The calls that made it are made again.
+    Replay,
+    /// Not at all.
+    None,
+}
+
+/// An agent and how it is run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentSpec {
+    /// Its id in contexts.
+    pub id: String,
+    /// The name of its folder below `agents/`.
+    pub folder: String,
+    /// What it is, such as `scripted`.
+    pub kind: String,
+    /// What its file says.
+    pub settings: Value,
+}
+
+/// Why a definition cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unusable {
+    /// The code of the diagnostic.
+    pub code: &'static str,
+    /// The headline.
+    pub headline: String,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+impl Unusable {
+    fn new(code: &'static str, headline: String, help: impl Into<String>) -> Self {
+        Unusable {
+            code,
+            headline,
+            help: Some(help.into()),
+        }
+    }
+}
+
+impl TaskFolder {
+    /// Returns the env that a step means by a name, an id or an alias.
+    pub fn env(&self, name: &str) -> Option<&Definition> {
+        find(&self.envs, &self.aliases.envs, name)
+    }
+
+    /// Returns the agent that a step means by a name, an id or an alias.
+    pub fn agent(&self, name: &str) -> Option<&Definition> {
+        find(&self.agents, &self.aliases.agents, name)
+    }
+}
+
+fn find<'f>(
+    all: &'f BTreeMap<String, Definition>,
+    aliases: &BTreeMap<String, String>,
+    name: &str,
+) -> Option<&'f Definition> {
+    let by_id = || all.values().find(|definition| definition.id == name);
+    let by_alias = || all.get(aliases.get(name)?);
+    all.get(name).or_else(by_id).or_else(by_alias)
+}
+
+impl EnvSpec {
+    /// Returns the env that `env_id` means: a folder below `envs/`, a table of `aebuild.toml`, or one that is compiled in.
+    /// What the table says counts more than what the folder's file says.
+    pub fn of(
+        env_id: &str,
+        folder: &TaskFolder,
+        tables: &BTreeMap<String, Value>,
+    ) -> Result<EnvSpec, Unusable> {
+        let definition = folder.env(env_id);
+        let name = definition.map_or(env_id, |definition| &definition.name);
+        let table = tables.get(name).or_else(|| tables.get(env_id));
+        if definition.is_none() && table.is_none() && !BUILTIN_ENVS.contains(&env_id) {
+            let known = folder.envs.keys().chain(folder.aliases.envs.keys());
+            let known = known.chain(tables.keys()).map(String::as_str);
+            let near = crate::diagnostic::did_you_mean(env_id, known.chain(BUILTIN_ENVS));
+            let help = near.unwrap_or_else(|| {
+                format!("add a folder envs/{env_id}/, or [envs.{env_id}] to aebuild.toml")
+            });
+            let headline = format!("there is no env `{env_id}`");
+            return Err(Unusable::new("unknown-env", headline, help));
+        }
+        let mut settings = Map::new();
+        for source in [definition.map(|found| &found.settings), table] {
+            let members = source.and_then(Value::as_object).into_iter().flatten();
+            settings.extend(members.map(|(key, value)| (key.clone(), value.clone())));
+        }
+        // How it is run is one decision: what the table says of it stands alone.
+        let ways = ["builtin", "command", "url", "image"];
+        let says = |from: Option<&Value>| ways.iter().any(|way| from.is_some_and(|t| t.get(way).is_some()));
+        if says(table) {
+            settings.retain(|key, _| {
+                !ways.contains(&key.as_str()) || table.is_some_and(|table| table.get(key).is_some())
+            });
+        }
+        let run = run_of(env_id, definition, &settings)?;
+        let number = |key: &str, default: u64| {
+            settings.get(key).and_then(Value::as_u64).unwrap_or(default)
+        };
+        Ok(EnvSpec {
+            env_id: env_id.to_owned(),
+            id: definition.map_or_else(|| env_id.to_owned(), |definition| definition.id.clone()),
+            folder: definition.map(|definition| definition.name.clone()),
+            run,
+            state: match text(&settings, "state") {
+                Some("export") => Some(StateMode::Export),
+                Some("replay") => Some(StateMode::Replay),
+                Some("none") => Some(StateMode::None),
+                _ => None,
+            },
+            read_only_tools: texts(&settings, "read_only_tools"),
+            volatile: texts(&settings, "volatile"),
+            ready_timeout_seconds: number("ready_timeout_seconds", 60),
+            call_timeout_seconds: number("call_timeout_seconds", 600),
+            max_answer_mb: number("max_answer_mb", 256),
+            determinism: match text(&settings, "determinism") {
+                Some("sampled") => Some(Determinism::Sampled),
+                Some("volatile") => Some(Determinism::Volatile),
+                _ => None,
+            },
+        })
+    }
+
+    /// Returns the digest of what decides how the env behaves; `content` is that of its folder.
+    pub fn digest(&self, content: Option<&Digest>, isolation: &str) -> Digest {
+        let mut digester = Digester::new("env");
+        digester.text(&self.env_id).maybe(content);
+        match &self.run {
+            EnvRun::Builtin { name } => {
+                digester.text("builtin").text(name).text(env!("CARGO_PKG_VERSION"));
+            }
+            EnvRun::Process(run) => {
+                digester.text("process").text(isolation);
+                digester.number(run.command.len() as u64);
+                for word in run.command.iter().chain(&run.mount) {
+                    digester.text(word);
+                }
+                digester.number(u64::from(run.transport == Transport::Http));
+                digester.text(&run.port_variable).text(&run.path);
+                digester.text(run.requirements.as_deref().unwrap_or_default());
+                add_variables(&mut digester, &run.variables);
+            }
+            EnvRun::Url { url } => {
+                digester.text("url").text(url);
+            }
+            EnvRun::Docker {
+                image,
+                port,
+                path,
+                variables,
+            } => {
+                digester.text("docker").text(image.as_deref().unwrap_or_default());
+                digester.number((*port).into()).text(path);
+                add_variables(&mut digester, variables);
+            }
+        }
+        digester.finish()
+    }
+}
+
+fn add_variables(digester: &mut Digester, variables: &BTreeMap<String, String>) {
+    digester.number(variables.len() as u64);
+    for (name, value) in variables {
+        digester.text(name).text(value);
+    }
+}
+
+fn text<'s>(settings: &'s Map<String, Value>, key: &str) -> Option<&'s str> {
+    settings.get(key).and_then(Value::as_str)
+}
+
+fn texts(settings: &Map<String, Value>, key: &str) -> Vec<String> {
+    let items = settings.get(key).and_then(Value::as_array);
+    let texts = items.into_iter().flatten().filter_map(Value::as_str);
+    texts.map(str::to_owned).collect()
+}
+
+fn run_of(
+    env_id: &str,
+    definition: Option<&Definition>,
+    settings: &Map<String, Value>,
+) -> Result<EnvRun, Unusable> {
+    let ways: Vec<&str> = ["builtin", "command", "url", "image"]
+        .into_iter()
+        .filter(|way| settings.contains_key(*way))
+        .collect();
+    if let [one, other, ..] = ways[..] {
+        return Err(Unusable::new(
+            "conflicting-fields",
+            format!("env `{env_id}` has both `{one}` and `{other}`, but is run in one way"),
+            format!("delete `{one}` or `{other}` from [envs.{env_id}]"),
+        ));
+    }
+    let kind = definition.map_or("mcp_server", |definition| definition.kind.as_str());
+    if kind != "mcp_server" && ways.is_empty() {
+        return Err(Unusable::new(
+            "not-supported-yet",
+            format!("env `{env_id}` is of type `{kind}`, which cannot be run in this release"),
+            format!("say how its one MCP server is run, with `command` or `url` in [envs.{env_id}]"),
+        ));
+    }
+    let variables: BTreeMap<String, String> = settings
+        .get("variables")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+        .collect();
+    let path = text(settings, "path").unwrap_or("/mcp").to_owned();
+    let builds = definition.is_some_and(|definition| {
+        definition.files.iter().any(|file| file.path == "Dockerfile")
+    });
+    match ways.first().copied() {
+        Some("builtin") => {
+            let name = text(settings, "builtin").unwrap_or_default();
+            if !BUILTIN_ENVS.contains(&name) {
+                let help = crate::diagnostic::did_you_mean(name, BUILTIN_ENVS.into_iter())
+                    .unwrap_or_else(|| format!("there is {}", BUILTIN_ENVS.join(", ")));
+                let headline = format!("no env `{name}` is compiled in");
+                return Err(Unusable::new("unknown-env", headline, help));
+            }
+            Ok(EnvRun::Builtin {
+                name: name.to_owned(),
+            })
+        }
+        Some("command") => {
+            let command = texts(settings, "command");
+            let serves_http = match text(settings, "transport") {
+                Some(transport) => transport == "http",
+                // Who says where it serves means HTTP.
+                None => {
+                    settings.contains_key("port_variable")
+                        || settings.contains_key("path")
+                        || command.iter().any(|word| word.contains("{port}"))
+                        || builds
+                }
+            };
+            Ok(EnvRun::Process(ProcessRun {
+                command,
+                transport: if serves_http {
+                    Transport::Http
+                } else {
+                    Transport::Stdio
+                },
+                port_variable: text(settings, "port_variable").unwrap_or("PORT").to_owned(),
+                path,
+                variables,
+                pass_variables: texts(settings, "pass_variables"),
+                mount: texts(settings, "mount"),
+                requirements: text(settings, "requirements").map(str::to_owned),
+            }))
+        }
+        Some("url") => Ok(EnvRun::Url {
+            url: text(settings, "url").unwrap_or_default().to_owned(),
+        }),
+        _ => {
+            let image = match settings.get("image") {
+                Some(Value::String(image)) => Some(image.clone()),
+                Some(other) => other
+                    .get("registry")
+                    .or_else(|| other.get("image"))
+                    .and_then(Value::as_str)
+                    .map(str::to_owned),
+                None => None,
+            };
+            if image.is_none() && !builds {
+                if definition.is_none() && BUILTIN_ENVS.contains(&env_id) {
+                    return Ok(EnvRun::Builtin {
+                        name: env_id.to_owned(),
+                    });
+                }
+                return Err(Unusable::new(
+                    "unknown-way-to-run",
+                    format!("nothing says how env `{env_id}` is run"),
+                    format!("add `builtin`, `command`, `url` or `image` to [envs.{env_id}] of aebuild.toml"),
+                ));
+            }
+            let port = settings.get("port").and_then(Value::as_u64);
+            Ok(EnvRun::Docker {
+                image,
+                port: port.and_then(|port| u16::try_from(port).ok()).unwrap_or(18765),
+                path,
+                variables,
+            })
+        }
+    }
+}
+
+impl AgentSpec {
+    /// Returns the agent that a step means: by the id that it gives, else by the name under which it deploys it.
+    pub fn of(
+        agent_id: Option<&str>,
+        agent_name: &str,
+        folder: &TaskFolder,
+    ) -> Result<AgentSpec, Unusable> {
+        let wanted = agent_id.unwrap_or(agent_name);
+        let Some(definition) = folder.agent(wanted) else {
+            let known = folder.agents.keys().chain(folder.aliases.agents.keys());
+            let near = crate::diagnostic::did_you_mean(wanted, known.map(String::as_str));
+            let help = near.unwrap_or_else(|| match agent_id {
+                Some(id) => format!("add a folder agents/{id}/ with an agent.toml"),
+                None => format!(
+                    "add a folder agents/{agent_name}/ with an agent.toml, or name another with `a2a_agent_id`"
+                ),
+            });
+            let headline = format!("there is no agent `{wanted}`");
+            return Err(Unusable::new("unknown-agent", headline, help));
+        };
+        let has_script = definition.files.iter().any(|file| file.path == "script.json");
+        let kind = match definition.kind.as_str() {
+            "a2a_agent" if has_script => "scripted",
+            other => other,
+        };
+        if kind != "scripted" {
+            return Err(Unusable::new(
+                "not-supported-yet",
+                format!("agent `{wanted}` is of type `{kind}`, which cannot be run in this release"),
+                "write `type = \"scripted\"` and rules into its agent.toml",
+            ));
+        }
+        Ok(AgentSpec {
+            id: definition.id.clone(),
+            folder: definition.name.clone(),
+            kind: kind.to_owned(),
+            settings: definition.settings.clone(),
+        })
+    }
+}
+
+/// Returns whether a tool is one that a pattern names: itself, or with `*` at the end any that begins so.
+pub fn names_tool(pattern: &str, tool: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => tool.starts_with(start),
+        None => pattern == tool,
+    }
+}

@@ -26,6 +26,7 @@ pub mod schedule;
 pub mod plan;
 pub mod steps;
 pub mod provider;
+pub mod gateway;
 pub mod record;
 
 // ── 4 engine: the only place where the scheduler meets the world

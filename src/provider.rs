@@ -1,4 +1,4 @@
-//! Makes live things: local sandboxes.
+//! Makes live things: local sandboxes and envs.
 //!
 //! A provider is told what to make and where; it does not know steps, the scheduler or the cache. The folder given by
 //! [`local::LocalSandbox::state_dir`] is the state of a sandbox, whole; who snapshots and restores it is not its concern.
@@ -6,9 +6,12 @@
 mod activity;
 pub mod bubblewrap;
 mod files;
+mod http;
 pub mod local;
 mod local_exec;
+mod mcp;
 mod paths;
 pub mod process;
 pub mod reap;
 mod rewrite;
+pub mod served;

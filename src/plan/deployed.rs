@@ -133,4 +133,3 @@ fn env_vars(fields: &Value) -> Vec<(String, String)> {
     };
     declared.into_iter().flatten().filter_map(text).collect()
 }
-

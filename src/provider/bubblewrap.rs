@@ -37,7 +37,12 @@ pub(crate) fn mount_points(view: &View) -> Vec<&'static str> {
 }
 
 /// Returns the arguments that come before the command itself.
-pub(crate) fn arguments(view: &View, cwd: &str, network: Network) -> Vec<OsString> {
+pub(crate) fn arguments(
+    view: &View,
+    cwd: &str,
+    network: Network,
+    mounts: &[PathBuf],
+) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = Vec::with_capacity(64);
     let mut add = |words: &[&OsStr]| arguments.extend(words.iter().map(|word| (*word).to_owned()));
     let text = OsStr::new::<str>;
@@ -89,6 +94,9 @@ pub(crate) fn arguments(view: &View, cwd: &str, network: Network) -> Vec<OsStrin
     .map(text));
     add(&[text("--bind"), view.temp.as_os_str(), text(TEMP)]);
     add(&[text("--bind"), view.home.as_os_str(), text(HOME)]);
+    for folder in mounts {
+        add(&[text("--ro-bind"), folder.as_os_str(), folder.as_os_str()]);
+    }
     add(&["--chdir", cwd].map(text));
     arguments
 }
@@ -111,7 +119,7 @@ fn try_out(trial: &View) -> Result<PathBuf, String> {
         .find(|program| disk::metadata(program).is_ok_and(|metadata| metadata.is_file()))
         .ok_or("`bwrap` is not on the search path")?;
     let said = Command::new(&program)
-        .args(arguments(trial, "/", Network::Open))
+        .args(arguments(trial, "/", Network::Open, &[]))
         .args(["--", "/usr/bin/true"])
         .env_clear()
         .stdin(Stdio::null())

@@ -105,6 +105,8 @@ pub struct SandboxSpec {
     pub env_vars: Vec<(String, String)>,
     /// Whether its commands reach the network.
     pub network: Network,
+    /// Folders of the host that its commands see at the same path, read-only where there is a wall.
+    pub mounts: Vec<PathBuf>,
 }
 
 /// The sandboxes of one run.

@@ -8,7 +8,7 @@ use tokio::process::Command;
 use super::bubblewrap;
 use super::local::LocalSandbox;
 use super::paths::{APP, Last};
-use super::process::{self, Job, Shape};
+use super::process::{self, Job, Serving, Shape};
 use super::reap::MARKER;
 use super::rewrite::Rewrite;
 use crate::step::sandbox::{Exec, Exited, How, Program, SandboxError};
@@ -30,6 +30,49 @@ struct Ready {
 impl LocalSandbox {
     /// Runs a command.
     pub(super) async fn run(&self, exec: Exec) -> Result<Exited, SandboxError> {
+        let (job, ready) = self.job(exec)?;
+        let exited = process::run(job)
+            .await
+            .map_err(|error| ready.not_started(error))?;
+        if let (Some(_), How::Code(code)) = (self.wall, exited.how)
+            && let Some(message) =
+                bubblewrap::complaint(code, &exited.stdout.bytes, &exited.stderr.bytes)
+        {
+            return Err(match message.starts_with("execvp ") {
+                true => SandboxError::NotExecutable {
+                    program: ready.written,
+                    what: "a script whose interpreter is missing",
+                },
+                false => SandboxError::Isolation {
+                    program: ready.written,
+                    message,
+                },
+            });
+        }
+        Ok(exited)
+    }
+
+    /// Starts a program that serves until it is stopped; it ends with this process.
+    pub(super) async fn serve(&self, exec: Exec) -> Result<Serving, SandboxError> {
+        let (mut job, ready) = self.job(exec)?;
+        if self.wall.is_none() {
+            // A wall dies with this process; without one the kernel is asked to do the same.
+            let setpriv = Path::new("/usr/bin/setpriv");
+            if disk::exists(setpriv) {
+                let mut command = Command::new(setpriv);
+                command.args(["--pdeathsig", "KILL", "--", &ready.program]);
+                command.args(&ready.arguments).current_dir(&ready.cwd);
+                command.env_clear();
+                command.envs(ready.environment.iter().map(|(name, value)| (name, value)));
+                job.command = command;
+            }
+        }
+        process::serve(job)
+            .await
+            .map_err(|error| ready.not_started(error))
+    }
+
+    fn job(&self, exec: Exec) -> Result<(Job, Ready), SandboxError> {
         // Without a wall the one mount point is `/tmp`, and making it costs as much as a small command.
         let needs_mount_points = self.wall.is_some()
             || exec.cwd.as_ref().is_some_and(|cwd| cwd.contains("/tmp"))
@@ -71,25 +114,7 @@ impl LocalSandbox {
             }),
             ticket: Box::new(ticket),
         };
-        let exited = process::run(job)
-            .await
-            .map_err(|error| ready.not_started(error))?;
-        if let (Some(_), How::Code(code)) = (self.wall, exited.how)
-            && let Some(message) =
-                bubblewrap::complaint(code, &exited.stdout.bytes, &exited.stderr.bytes)
-        {
-            return Err(match message.starts_with("execvp ") {
-                true => SandboxError::NotExecutable {
-                    program: ready.written,
-                    what: "a script whose interpreter is missing",
-                },
-                false => SandboxError::Isolation {
-                    program: ready.written,
-                    message,
-                },
-            });
-        }
-        Ok(exited)
+        Ok((job, ready))
     }
 
     fn command(&self, ready: &Ready) -> Command {
@@ -108,6 +133,7 @@ impl LocalSandbox {
                 &self.view,
                 &ready.cwd,
                 self.spec.network,
+                &self.spec.mounts,
             ))
             .env_clear();
         // Arguments can be read by every user of the host, the environment by the runner's only.
@@ -145,6 +171,15 @@ impl LocalSandbox {
         }
         let environment = self.environment(env)?;
         let look = |path: &str| -> Result<Look, SandboxError> {
+            let path_of_host = Path::new(path);
+            if self
+                .spec
+                .mounts
+                .iter()
+                .any(|mount| path_of_host.starts_with(mount))
+            {
+                return Ok(look_at_host(path_of_host));
+            }
             Ok(match self.view.walk(path, Last::Follow)?.entry {
                 None => Look::Nothing,
                 Some(Entry {
@@ -201,15 +236,7 @@ impl LocalSandbox {
         }
         let environment = self.environment(env)?;
         let look = |path: &str| -> Result<Look, SandboxError> {
-            use std::os::unix::fs::PermissionsExt;
-            Ok(match disk::metadata(Path::new(&rewrite.argument(path))) {
-                Err(_) => Look::Nothing,
-                Ok(metadata) if metadata.is_dir() => Look::Not(Kind::Folder.words()),
-                Ok(metadata) if metadata.permissions().mode() & 0o111 == 0 => {
-                    Look::Not(NOT_EXECUTABLE)
-                }
-                Ok(_) => Look::Program,
-            })
+            Ok(look_at_host(Path::new(&rewrite.argument(path))))
         };
         let program = rewrite.argument(&find_program(&written, &host_cwd, &environment, look)?);
         Ok(Ready {
@@ -249,6 +276,17 @@ enum Look {
     Nothing,
     Program,
     Not(&'static str),
+}
+
+/// Tells what is at a path of the host.
+fn look_at_host(path: &Path) -> Look {
+    use std::os::unix::fs::PermissionsExt;
+    match disk::metadata(path) {
+        Err(_) => Look::Nothing,
+        Ok(metadata) if metadata.is_dir() => Look::Not(Kind::Folder.words()),
+        Ok(metadata) if metadata.permissions().mode() & 0o111 == 0 => Look::Not(NOT_EXECUTABLE),
+        Ok(_) => Look::Program,
+    }
 }
 
 /// Returns the absolute path of a program: as it is written, or found on the search path of the environment.

@@ -8,18 +8,19 @@ use std::any::Any;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
-use std::sync::OnceLock;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
 use super::reap::{self, Proc};
+use crate::step::env::LastLines;
 use crate::step::sandbox::{Captured, Exited, How};
+use crate::system::locked;
 
 /// How long a command's processes are waited for.
 #[derive(Clone, Copy, Debug)]
@@ -91,18 +92,7 @@ pub(crate) async fn run(job: Job) -> io::Result<Exited> {
         .process_group(0)
         .kill_on_drop(true);
     let started = Instant::now();
-    let guard = move |child: Child| {
-        let pid = pid_of(&child).expect("bug: a child just started has no pid");
-        Guard(Some(Family {
-            child,
-            pid,
-            shape,
-            patience,
-            sweep: Some(sweep),
-            ended: false,
-            _ticket: ticket,
-        }))
-    };
+    let guard = guarded(shape, patience, sweep, ticket);
     let mut guard = match shape {
         Shape::Group => guard(command.spawn()?),
         Shape::Walled => spawn_from_lasting_thread(command, Box::new(guard)).await?,
@@ -160,6 +150,144 @@ pub(crate) async fn run(job: Job) -> io::Result<Exited> {
         stderr: err.captured(),
         duration,
     })
+}
+
+/// A program that serves until it is stopped.
+pub(crate) struct Serving {
+    pipes: Option<(ChildStdin, ChildStdout)>,
+    /// The last lines that it wrote, of its standard output where nobody else reads that.
+    pub(crate) said: Arc<Mutex<LastLines>>,
+    /// How it ended; `None` while it runs.
+    pub(crate) ended: watch::Receiver<Option<How>>,
+    stop: watch::Sender<bool>,
+}
+
+impl Serving {
+    /// Takes what it writes and what it reads.
+    pub(crate) fn pipes(&mut self) -> (ChildStdout, ChildStdin) {
+        let (stdin, stdout) = self.pipes.take().expect("bug: the pipes were taken twice");
+        (stdout, stdin)
+    }
+
+    /// Keeps the last lines of what it writes; it reads nothing.
+    pub(crate) fn drain(&mut self) {
+        let (mut stdout, stdin) = self.pipes();
+        drop(stdin);
+        let said = self.said.clone();
+        tokio::spawn(async move {
+            let mut chunk = vec![0; 8 << 10];
+            while let Ok(n @ 1..) = stdout.read(&mut chunk).await {
+                locked(&said).push(&chunk[..n]);
+            }
+        });
+    }
+
+    /// Asks the program to end, and waits until nothing of it runs.
+    pub(crate) async fn stop(&self) {
+        self.stop.send_replace(true);
+        let mut ended = self.ended.clone();
+        // An error means that who would say so is gone with the program.
+        let _ = ended.wait_for(Option::is_some).await;
+    }
+}
+
+/// Starts a job that serves; the error is that of starting it. It ends when its owner says so, by itself, or with what is
+/// returned here.
+pub(crate) async fn serve(job: Job) -> io::Result<Serving> {
+    let Job {
+        mut command,
+        shape,
+        patience,
+        mut cancelled,
+        sweep,
+        ticket,
+        ..
+    } = job;
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    let guard = guarded(shape, patience, sweep, ticket);
+    let mut guard = spawn_from_lasting_thread(command, Box::new(guard)).await?;
+    let family = guard.0.as_mut().expect("bug: the guard was just filled");
+    let child = &mut family.child;
+    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (Some(stdin), Some(stdout), Some(mut stderr)) = pipes else {
+        return Err(io::Error::other("bug: a pipe of the child is missing"));
+    };
+    let said: Arc<Mutex<LastLines>> = Arc::default();
+    let (stop, mut stopped) = watch::channel(false);
+    let (end, ended) = watch::channel(None);
+    let lines = said.clone();
+    tokio::spawn(async move {
+        let family = guard.0.as_mut().expect("bug: the guard was just filled");
+        let drained = async {
+            let mut chunk = vec![0; 8 << 10];
+            while let Ok(n @ 1..) = stderr.read(&mut chunk).await {
+                locked(&lines).push(&chunk[..n]);
+            }
+        };
+        let ending = async {
+            let how = tokio::select! {
+                biased;
+                status = family.child.wait() => {
+                    family.ended = true;
+                    return status.map_or(How::Cancelled, how);
+                }
+                _ = cancelled.wait_for(|cancelled| *cancelled) => How::Cancelled,
+                // An error means that nobody holds the program any more.
+                _ = stopped.wait_for(|stopped| *stopped) => How::Cancelled,
+            };
+            family.stop().await;
+            how
+        };
+        let how = {
+            tokio::pin!(drained, ending);
+            let mut is_drained = false;
+            let how = loop {
+                tokio::select! {
+                    biased;
+                    how = &mut ending => break how,
+                    () = &mut drained, if !is_drained => is_drained = true,
+                }
+            };
+            if !is_drained {
+                // A time-out here is no fault: something the program left behind holds the pipe open.
+                let _ = tokio::time::timeout(patience.linger, drained).await;
+            }
+            how
+        };
+        drop(guard);
+        end.send_replace(Some(how));
+    });
+    Ok(Serving {
+        pipes: Some((stdin, stdout)),
+        said,
+        ended,
+        stop,
+    })
+}
+
+fn guarded(
+    shape: Shape,
+    patience: Patience,
+    sweep: Box<dyn FnOnce(u64) + Send>,
+    ticket: Ticket,
+) -> impl FnOnce(Child) -> Guard + Send + 'static {
+    move |child: Child| {
+        let pid = pid_of(&child).expect("bug: a child just started has no pid");
+        Guard(Some(Family {
+            child,
+            pid,
+            shape,
+            patience,
+            sweep: Some(sweep),
+            ended: false,
+            _ticket: ticket,
+        }))
+    }
 }
 
 fn how(status: ExitStatus) -> How {

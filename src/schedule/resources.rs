@@ -104,8 +104,8 @@ impl Scheduler<'_> {
             let (how, why) = if warm {
                 (Provision::Reuse, None)
             } else {
-                let is_kept = !self.lost_versions.contains(&version)
-                    && self.snapshots.can_restore(&version);
+                let is_kept =
+                    !self.lost_versions.contains(&version) && self.snapshots.can_restore(&version);
                 Provision::of(&version, is_kept)
             };
             if how == Provision::Rerun {

@@ -192,16 +192,18 @@ impl EnvSpec {
         }
         // How it is run is one decision: what the table says of it stands alone.
         let ways = ["builtin", "command", "url", "image"];
-        let says = |from: Option<&Value>| ways.iter().any(|way| from.is_some_and(|t| t.get(way).is_some()));
+        let says = |from: Option<&Value>| {
+            ways.iter()
+                .any(|way| from.is_some_and(|t| t.get(way).is_some()))
+        };
         if says(table) {
             settings.retain(|key, _| {
                 !ways.contains(&key.as_str()) || table.is_some_and(|table| table.get(key).is_some())
             });
         }
         let run = run_of(env_id, definition, &settings)?;
-        let number = |key: &str, default: u64| {
-            settings.get(key).and_then(Value::as_u64).unwrap_or(default)
-        };
+        let number =
+            |key: &str, default: u64| settings.get(key).and_then(Value::as_u64).unwrap_or(default);
         Ok(EnvSpec {
             env_id: env_id.to_owned(),
             id: definition.map_or_else(|| env_id.to_owned(), |definition| definition.id.clone()),
@@ -232,7 +234,10 @@ impl EnvSpec {
         digester.text(&self.env_id).maybe(content);
         match &self.run {
             EnvRun::Builtin { name } => {
-                digester.text("builtin").text(name).text(env!("CARGO_PKG_VERSION"));
+                digester
+                    .text("builtin")
+                    .text(name)
+                    .text(env!("CARGO_PKG_VERSION"));
             }
             EnvRun::Process(run) => {
                 digester.text("process").text(isolation);
@@ -254,7 +259,9 @@ impl EnvSpec {
                 path,
                 variables,
             } => {
-                digester.text("docker").text(image.as_deref().unwrap_or_default());
+                digester
+                    .text("docker")
+                    .text(image.as_deref().unwrap_or_default());
                 digester.number((*port).into()).text(path);
                 add_variables(&mut digester, variables);
             }
@@ -301,7 +308,9 @@ fn run_of(
         return Err(Unusable::new(
             "not-supported-yet",
             format!("env `{env_id}` is of type `{kind}`, which cannot be run in this release"),
-            format!("say how its one MCP server is run, with `command` or `url` in [envs.{env_id}]"),
+            format!(
+                "say how its one MCP server is run, with `command` or `url` in [envs.{env_id}]"
+            ),
         ));
     }
     let variables: BTreeMap<String, String> = settings
@@ -313,7 +322,10 @@ fn run_of(
         .collect();
     let path = text(settings, "path").unwrap_or("/mcp").to_owned();
     let builds = definition.is_some_and(|definition| {
-        definition.files.iter().any(|file| file.path == "Dockerfile")
+        definition
+            .files
+            .iter()
+            .any(|file| file.path == "Dockerfile")
     });
     match ways.first().copied() {
         Some("builtin") => {
@@ -377,13 +389,17 @@ fn run_of(
                 return Err(Unusable::new(
                     "unknown-way-to-run",
                     format!("nothing says how env `{env_id}` is run"),
-                    format!("add `builtin`, `command`, `url` or `image` to [envs.{env_id}] of aebuild.toml"),
+                    format!(
+                        "add `builtin`, `command`, `url` or `image` to [envs.{env_id}] of aebuild.toml"
+                    ),
                 ));
             }
             let port = settings.get("port").and_then(Value::as_u64);
             Ok(EnvRun::Docker {
                 image,
-                port: port.and_then(|port| u16::try_from(port).ok()).unwrap_or(18765),
+                port: port
+                    .and_then(|port| u16::try_from(port).ok())
+                    .unwrap_or(18765),
                 path,
                 variables,
             })
@@ -411,7 +427,10 @@ impl AgentSpec {
             let headline = format!("there is no agent `{wanted}`");
             return Err(Unusable::new("unknown-agent", headline, help));
         };
-        let has_script = definition.files.iter().any(|file| file.path == "script.json");
+        let has_script = definition
+            .files
+            .iter()
+            .any(|file| file.path == "script.json");
         let kind = match definition.kind.as_str() {
             "a2a_agent" if has_script => "scripted",
             other => other,
@@ -419,7 +438,9 @@ impl AgentSpec {
         if kind != "scripted" {
             return Err(Unusable::new(
                 "not-supported-yet",
-                format!("agent `{wanted}` is of type `{kind}`, which cannot be run in this release"),
+                format!(
+                    "agent `{wanted}` is of type `{kind}`, which cannot be run in this release"
+                ),
                 "write `type = \"scripted\"` and rules into its agent.toml",
             ));
         }

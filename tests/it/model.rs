@@ -641,7 +641,11 @@ impl<'s> Machine<'s> {
                     Some(thing.state.clone())
                 }
                 Provision::Create => self.state_of(&need.version),
-                Provision::Restore | Provision::Replay if self.store.gone.borrow().contains(&need.version) => None,
+                Provision::Restore | Provision::Replay
+                    if self.store.gone.borrow().contains(&need.version) =>
+                {
+                    None
+                }
                 Provision::Restore | Provision::Replay => self.state_of(&need.version),
                 Provision::Rerun => panic!("bug: a step is run with a need that nobody fills"),
             };

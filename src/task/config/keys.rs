@@ -292,7 +292,8 @@ fn place(properties: &mut Map<String, Value>, path: &[&str], schema: Value) {
             let any = properties.entry((*name).to_owned()).or_insert_with(
                 || json!({"type": "object", "additionalProperties": table(Map::new())}),
             );
-            if let Some(Value::Object(inner)) = any.pointer_mut("/additionalProperties/properties") {
+            if let Some(Value::Object(inner)) = any.pointer_mut("/additionalProperties/properties")
+            {
                 place(inner, rest, schema);
             }
         }

@@ -1,0 +1,609 @@
+//! The gate of one env: every request to it goes through here.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json_path::JsonPath;
+use tokio::sync::Notify;
+
+use super::Caller;
+use super::access::Access;
+use super::hook::{Hook, ToolCall};
+use super::recipe::{self, Recipe, Recorded};
+use super::record::{Made, Recorder};
+use crate::json::{Map, Value, json};
+use crate::step::env::{EnvError, EnvServer, ExtensionCall};
+use crate::step::sandbox::Put;
+use crate::system::{disk, locked};
+use crate::task::deploy::names_tool;
+
+/// How a gate behaves.
+#[derive(Clone, Debug)]
+pub struct GateSettings {
+    /// The `env_id`.
+    pub env_id: String,
+    /// How long the env may take to answer.
+    pub call_timeout: Duration,
+    /// Tools that change nothing, whatever the server says.
+    pub read_only_tools: Vec<String>,
+    /// Places of answers that differ each time.
+    pub volatile: Vec<JsonPath>,
+    /// Whether the whole state is exported and loaded.
+    pub exports: bool,
+}
+
+/// What stands before one env.
+pub struct Gate {
+    pub(super) settings: GateSettings,
+    pub(super) server: Arc<dyn EnvServer>,
+    recorder: Recorder,
+    hooks: Vec<Arc<dyn Hook>>,
+    access: Mutex<Access>,
+    /// The calls of extensions, which set what no export holds.
+    configured: Mutex<Vec<Value>>,
+    tools: Mutex<Option<Arc<Vec<Value>>>>,
+    broken: Mutex<Option<EnvError>>,
+    in_flight: AtomicUsize,
+    idle: Notify,
+}
+
+/// Counts a request while it is on its way.
+struct OnItsWay<'g>(&'g Gate);
+
+impl Drop for OnItsWay<'_> {
+    fn drop(&mut self) {
+        if self.0.in_flight.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.idle.notify_waiters();
+        }
+    }
+}
+
+impl Gate {
+    /// Returns the gate of an env.
+    pub fn new(
+        settings: GateSettings,
+        server: Arc<dyn EnvServer>,
+        recorder: Recorder,
+        hooks: Vec<Arc<dyn Hook>>,
+    ) -> Arc<Self> {
+        Arc::new(Gate {
+            settings,
+            server,
+            recorder,
+            hooks,
+            access: Mutex::default(),
+            configured: Mutex::default(),
+            tools: Mutex::default(),
+            broken: Mutex::default(),
+            in_flight: AtomicUsize::new(0),
+            idle: Notify::new(),
+        })
+    }
+
+    /// Returns the `env_id`.
+    pub fn env_id(&self) -> &str {
+        &self.settings.env_id
+    }
+
+    /// Returns whether the whole state is exported and loaded.
+    pub fn exports(&self) -> bool {
+        self.settings.exports
+    }
+
+    /// Returns why the env is of no use any more; `None` while it is.
+    pub fn broken(&self) -> Option<EnvError> {
+        locked(&self.broken).clone().or_else(|| self.server.gone())
+    }
+
+    /// Returns how many calls were recorded, and how many of them may have changed the state.
+    pub fn counts(&self) -> (u64, u64) {
+        self.recorder.counts()
+    }
+
+    /// Waits until no request is on its way.
+    pub async fn idle(&self) {
+        loop {
+            let idle = self.idle.notified();
+            if self.in_flight.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            idle.await;
+        }
+    }
+
+    /// Ends the env.
+    pub async fn stop(&self) {
+        self.server.stop().await;
+    }
+
+    fn on_its_way(&self) -> OnItsWay<'_> {
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        OnItsWay(self)
+    }
+
+    /// Waits for the env as long as it may take; one that takes longer is taken to hang.
+    async fn ask<T>(
+        &self,
+        what: &str,
+        asked: impl Future<Output = Result<T, EnvError>>,
+    ) -> Result<T, EnvError> {
+        let limit = self.settings.call_timeout;
+        let _counted = self.on_its_way();
+        if let Some(broken) = self.broken() {
+            return Err(broken);
+        }
+        let answer = match tokio::time::timeout(limit, asked).await {
+            Ok(answer) => answer,
+            Err(_) => Err(EnvError::TimedOut {
+                env: self.settings.env_id.clone(),
+                what: what.to_owned(),
+                limit,
+            }),
+        };
+        if let Err(error) = &answer
+            && error.is_fatal()
+        {
+            locked(&self.broken).get_or_insert_with(|| error.clone());
+        }
+        answer
+    }
+
+    fn record(&self, caller: &Caller, made: &Made) -> Result<(), EnvError> {
+        self.recorder.write(caller, made).map_err(|error| {
+            let gone = EnvError::Gone {
+                env: self.settings.env_id.clone(),
+                why: format!("its calls cannot be recorded: {error}"),
+                tail: String::new(),
+            };
+            // A call that is not on record is a change that nobody knows of.
+            locked(&self.broken).get_or_insert_with(|| gone.clone());
+            gone
+        })
+    }
+
+    async fn recorded<T>(
+        &self,
+        caller: &Caller,
+        kind: &'static str,
+        name: &str,
+        arguments: Value,
+        mutates: bool,
+        asked: impl Future<Output = Result<T, EnvError>>,
+        shown: impl FnOnce(&T) -> Value,
+    ) -> Result<T, EnvError> {
+        let started_us = self.recorder.now_us();
+        let answer = self.ask(&format!("`{name}`"), asked).await;
+        let made = Made {
+            kind,
+            name: name.to_owned(),
+            arguments,
+            answer: match &answer {
+                Ok(value) => Ok(shown(value)),
+                Err(error) => Err(error.to_string()),
+            },
+            mutates,
+            started_us,
+        };
+        self.record(caller, &made)?;
+        answer
+    }
+
+    /// Returns every tool of the env.
+    pub(super) async fn all_tools(&self) -> Result<Arc<Vec<Value>>, EnvError> {
+        if let Some(tools) = locked(&self.tools).clone() {
+            return Ok(tools);
+        }
+        let asked = self.server.request("tools/list", json!({}));
+        let mut answer = self.ask("`tools/list`", asked).await?;
+        let Some(Value::Array(tools)) = answer.get_mut("tools").map(Value::take) else {
+            return Err(EnvError::BadAnswer {
+                env: self.settings.env_id.clone(),
+                what: "`tools/list`".to_owned(),
+                why: "it has no list `tools`".to_owned(),
+            });
+        };
+        let tools = Arc::new(tools);
+        *locked(&self.tools) = Some(tools.clone());
+        Ok(tools)
+    }
+
+    /// Returns the tools that a role may use.
+    pub(super) async fn tools(&self, role: &str) -> Result<Vec<Value>, EnvError> {
+        let tools = self.all_tools().await?;
+        let access = locked(&self.access).clone();
+        let allowed = tools.iter().filter(|tool| access.allows(role, tool));
+        Ok(allowed.cloned().collect())
+    }
+
+    /// Returns whether a tool may change the state: it is neither declared nor configured to be read-only.
+    fn may_change(&self, name: &str, tool: Option<&Value>) -> bool {
+        let mut patterns = self.settings.read_only_tools.iter();
+        if patterns.any(|pattern| names_tool(pattern, name)) {
+            return false;
+        }
+        let hint = tool.and_then(|tool| tool.get("annotations")?.get("readOnlyHint"));
+        hint != Some(&Value::Bool(true))
+    }
+
+    /// Calls a tool.
+    pub(super) async fn call(
+        &self,
+        caller: &Caller,
+        tool: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<Value, EnvError> {
+        let tools = self.all_tools().await?;
+        let mut call = ToolCall {
+            caller: caller.clone(),
+            tool: tool.to_owned(),
+            arguments,
+        };
+        let mut passed = 0;
+        let mut instead = None;
+        for hook in &self.hooks {
+            passed += 1;
+            instead = hook.before(&mut call);
+            if instead.is_some() {
+                break;
+            }
+        }
+        let declared = tools
+            .iter()
+            .find(|other| other["name"] == call.tool.as_str());
+        let is_allowed =
+            declared.is_none_or(|tool| locked(&self.access).allows(&caller.role, tool));
+        let mutates = is_allowed && instead.is_none() && self.may_change(&call.tool, declared);
+        let started_us = self.recorder.now_us();
+        let mut answer = match instead {
+            Some(answer) => Ok(answer),
+            None if !is_allowed => Err(EnvError::Forbidden {
+                env: self.settings.env_id.clone(),
+                tool: call.tool.clone(),
+                role: caller.role.clone(),
+            }),
+            None => {
+                let params = json!({
+                    "name": call.tool,
+                    "arguments": call.arguments,
+                    "_meta": {"agentenv.io/role": caller.role},
+                });
+                let asked = self.server.request("tools/call", params);
+                self.ask(&format!("`{}`", call.tool), asked).await
+            }
+        };
+        if let Ok(result) = &mut answer {
+            for hook in self.hooks[..passed].iter().rev() {
+                hook.after(&call, result);
+            }
+        }
+        let made = Made {
+            kind: "tool",
+            name: call.tool,
+            arguments: Value::Object(call.arguments),
+            answer: answer.clone().map_err(|error| error.to_string()),
+            mutates,
+            started_us,
+        };
+        self.record(caller, &made)?;
+        answer
+    }
+
+    /// Sends another MCP request; none of them changes the state.
+    pub(super) async fn request(
+        &self,
+        caller: &Caller,
+        method: &str,
+        params: Value,
+    ) -> Result<Value, EnvError> {
+        let asked = self.server.request(method, params.clone());
+        self.recorded(
+            caller,
+            "request",
+            method,
+            params,
+            false,
+            asked,
+            Value::clone,
+        )
+        .await
+    }
+
+    /// Sends a JSON-RPC request to the data plane.
+    pub(super) async fn data_plane(
+        &self,
+        caller: &Caller,
+        method: &str,
+        params: Value,
+    ) -> Result<Value, EnvError> {
+        let mutates = method != "data/get";
+        let asked = self.server.data_plane(method, params.clone());
+        let shown = |answer: &Value| if mutates { answer.clone() } else { Value::Null };
+        self.recorded(caller, "data", method, params, mutates, asked, shown)
+            .await
+    }
+
+    /// Empties the env.
+    pub(super) async fn reset(&self, caller: &Caller) -> Result<(), EnvError> {
+        self.data_plane(caller, "data/reset", json!({}))
+            .await
+            .map(drop)
+    }
+
+    /// Loads a state in place of what is there.
+    pub(super) async fn load(&self, caller: &Caller, parts: Vec<u8>) -> Result<(), EnvError> {
+        // An exported state brings its loads with it; only what is replayed must be on record.
+        let shown = if self.settings.exports {
+            json!({"size": parts.len()})
+        } else {
+            Value::String(String::from_utf8_lossy(&parts).into_owned())
+        };
+        let asked = self.server.import(parts);
+        self.recorded(caller, "load", "data/add", shown, true, asked, |()| {
+            Value::Null
+        })
+        .await
+    }
+
+    /// Returns the whole state: the JSON text of a list of parts.
+    pub(super) async fn export(&self) -> Result<Vec<u8>, EnvError> {
+        self.ask("`data/get`", self.server.export()).await
+    }
+
+    /// Calls a method of an extension.
+    pub(super) async fn extension(
+        &self,
+        caller: &Caller,
+        call: ExtensionCall,
+    ) -> Result<Value, EnvError> {
+        let shown = extension_value(&call);
+        let name = call.uri.clone();
+        let asked = self.server.extension(call);
+        let answer = self
+            .recorded(
+                caller,
+                "extension",
+                &name,
+                shown.clone(),
+                true,
+                asked,
+                Value::clone,
+            )
+            .await?;
+        locked(&self.configured).push(shown);
+        Ok(answer)
+    }
+
+    /// Allows or forbids tools to a role.
+    pub(super) fn set_access(
+        &self,
+        caller: &Caller,
+        role: &str,
+        tools: &[String],
+        enabled: bool,
+    ) -> Result<Value, EnvError> {
+        let after = {
+            let mut access = locked(&self.access);
+            access.set(role, tools, enabled);
+            access.of_role(role)
+        };
+        let made = Made {
+            kind: "access",
+            name: role.to_owned(),
+            arguments: json!({"tools": tools, "enabled": enabled}),
+            answer: Ok(after.clone()),
+            mutates: true,
+            started_us: self.recorder.now_us(),
+        };
+        self.record(caller, &made)?;
+        Ok(after)
+    }
+
+    /// Returns the rules of tool access.
+    pub(super) fn access(&self) -> Access {
+        locked(&self.access).clone()
+    }
+
+    /// Copies files to where the server runs.
+    pub(super) fn put(&self, caller: &Caller, files: &[Put]) -> Result<(), EnvError> {
+        let started_us = self.recorder.now_us();
+        self.server.put(files)?;
+        let mut put = Vec::with_capacity(files.len());
+        for file in files {
+            let bytes = disk::read(&file.from).map_err(|error| EnvError::BadAnswer {
+                env: self.settings.env_id.clone(),
+                what: "a copy of files".to_owned(),
+                why: format!("`{}` cannot be read: {error}", file.to),
+            })?;
+            put.push(json!({"to": file.to, "mode": file.mode, "bytes": BASE64.encode(&bytes)}));
+        }
+        let made = Made {
+            kind: "put",
+            name: "put".to_owned(),
+            arguments: Value::Array(put),
+            answer: Ok(Value::Null),
+            mutates: true,
+            started_us,
+        };
+        self.record(caller, &made)
+    }
+
+    /// Returns what was recorded, as JSON lines.
+    pub fn lines(&self) -> Result<Vec<u8>, EnvError> {
+        self.recorder.lines().map_err(|error| EnvError::Gone {
+            env: self.settings.env_id.clone(),
+            why: format!("the record of its calls cannot be read: {error}"),
+            tail: String::new(),
+        })
+    }
+
+    /// Returns the bytes by which the state can be brought back, the same for the same state: the rules and settings on
+    /// the first line, then the exported state.
+    pub async fn snapshot(&self) -> Result<Vec<u8>, EnvError> {
+        let head = json!({
+            "version": 1,
+            "access": locked(&self.access).to_value(),
+            "settings": *locked(&self.configured),
+        });
+        let mut bytes = head.to_string().into_bytes();
+        bytes.push(b'\n');
+        let parts = self.export().await?;
+        bytes.reserve_exact(parts.len());
+        bytes.extend_from_slice(&parts);
+        Ok(bytes)
+    }
+
+    /// Brings a state back, and compares what the env holds then; the error says why it does not hold it.
+    pub async fn restore(&self, mut snapshot: Vec<u8>) -> Result<(), String> {
+        let line = snapshot.iter().position(|byte| *byte == b'\n');
+        let head = line.and_then(|at| crate::json::from_slice::<Value>(&snapshot[..at]).ok());
+        let head = head.filter(|head| head["version"] == 1);
+        let (Some(at), Some(head)) = (line, head) else {
+            return Err("its snapshot is of another version".to_owned());
+        };
+        let wanted = crate::digest::Digest::of_bytes(&snapshot);
+        let parts = snapshot.split_off(at + 1);
+        drop(snapshot);
+        let loaded = self.ask("`data/add`", self.server.import(parts)).await;
+        loaded.map_err(|error| format!("its snapshot does not load: {error}"))?;
+        let access = Access::from_value(&head["access"]).unwrap_or_default();
+        *locked(&self.access) = access;
+        locked(&self.configured).clear();
+        for shown in head["settings"].as_array().into_iter().flatten() {
+            let call = extension_of(shown).ok_or("its snapshot holds a setting that is none")?;
+            let set = self
+                .ask(&call.uri.clone(), self.server.extension(call))
+                .await;
+            set.map_err(|error| format!("a setting cannot be made again: {error}"))?;
+            locked(&self.configured).push(shown.clone());
+        }
+        let now = self.snapshot().await.map_err(|error| error.to_string())?;
+        if crate::digest::Digest::of_bytes(&now) != wanted {
+            return Err("it holds another state than the snapshot that it loaded".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Makes recorded calls again and compares each answer; the error says which call answered otherwise.
+    pub async fn replay(&self, recipe: &Recipe) -> Result<(), String> {
+        let n = recipe.calls.len();
+        for (at, call) in recipe.calls.iter().enumerate() {
+            let answered = self.again(call).await;
+            if let Err(error) = &answered
+                && error.is_fatal()
+            {
+                return Err(error.to_string());
+            }
+            let answered = answered.map_err(|error| error.to_string());
+            let now = recipe::answer(&answered, &self.settings.volatile);
+            if now != call.answer {
+                return Err(format!(
+                    "call {} of {n}, `{}`, answered otherwise than when it was recorded: {} and not {}",
+                    at + 1,
+                    call.name,
+                    short(&now),
+                    short(&call.answer),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    async fn again(&self, call: &Recorded) -> Result<Value, EnvError> {
+        let caller = Caller {
+            step: "replay".to_owned(),
+            role: call.role.clone(),
+        };
+        let unreadable = || EnvError::BadAnswer {
+            env: self.settings.env_id.clone(),
+            what: format!("a replay of `{}`", call.name),
+            why: "the recording is damaged".to_owned(),
+        };
+        match call.kind.as_str() {
+            "tool" => {
+                let arguments = call.arguments.as_object().cloned();
+                self.call(&caller, &call.name, arguments.ok_or_else(unreadable)?)
+                    .await
+            }
+            "data" => {
+                self.data_plane(&caller, &call.name, call.arguments.clone())
+                    .await
+            }
+            "load" => {
+                let parts = call.arguments.as_str().ok_or_else(unreadable)?;
+                let loaded = self.load(&caller, parts.as_bytes().to_vec()).await;
+                loaded.map(|()| Value::Null)
+            }
+            "extension" => {
+                let call = extension_of(&call.arguments).ok_or_else(unreadable)?;
+                self.extension(&caller, call).await
+            }
+            "access" => {
+                let enabled = call.arguments.get("enabled").and_then(Value::as_bool);
+                let tools = call.arguments.get("tools").and_then(Value::as_array);
+                let tools: Vec<String> = tools
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|tool| tool.as_str().map(str::to_owned))
+                    .collect();
+                let enabled = enabled.ok_or_else(unreadable)?;
+                self.set_access(&caller, &call.name, &tools, enabled)
+            }
+            "put" => {
+                self.put_again(&caller, &call.arguments)
+                    .ok_or_else(unreadable)??;
+                Ok(Value::Null)
+            }
+            _ => Err(unreadable()),
+        }
+    }
+
+    fn put_again(&self, caller: &Caller, files: &Value) -> Option<Result<(), EnvError>> {
+        let folder = self.recorder.folder().join("put");
+        let mut puts = Vec::new();
+        for (at, file) in files.as_array()?.iter().enumerate() {
+            let bytes = BASE64.decode(file.get("bytes")?.as_str()?).ok()?;
+            let from = folder.join(at.to_string());
+            disk::create_dir_all(&folder).ok()?;
+            disk::write(&from, &bytes).ok()?;
+            puts.push(Put {
+                from,
+                to: file.get("to")?.as_str()?.to_owned(),
+                mode: u32::try_from(file.get("mode")?.as_u64()?).ok()?,
+            });
+        }
+        let put = self.put(caller, &puts);
+        // What is left goes with the run's own folder.
+        let _ = disk::remove_dir_all(&folder);
+        Some(put)
+    }
+}
+
+fn extension_value(call: &ExtensionCall) -> Value {
+    json!({
+        "uri": call.uri,
+        "endpoint": call.endpoint,
+        "verb": call.verb,
+        "arguments": call.arguments,
+    })
+}
+
+fn extension_of(value: &Value) -> Option<ExtensionCall> {
+    let text = |key: &str| Some(value.get(key)?.as_str()?.to_owned());
+    Some(ExtensionCall {
+        uri: text("uri")?,
+        endpoint: text("endpoint")?,
+        verb: text("verb")?,
+        arguments: value.get("arguments")?.as_object()?.clone(),
+    })
+}
+
+fn short(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(300) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text,
+    }
+}

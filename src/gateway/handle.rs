@@ -1,0 +1,146 @@
+//! An env as a step holds it.
+
+use std::sync::{Arc, Mutex};
+
+use super::Caller;
+use super::gate::Gate;
+use super::http::{Gateway, Grant};
+use crate::json::{Map, Value};
+use crate::step::env::{EnvError, ExtensionCall, LiveEnv};
+use crate::step::sandbox::{BoxFuture, Put};
+use crate::system::locked;
+
+/// The env of a gate, for one caller.
+///
+/// Addresses that it gave out stop working when the last handle of the step is dropped.
+pub struct EnvHandle {
+    gate: Arc<Gate>,
+    gateway: Arc<Gateway>,
+    caller: Caller,
+    grants: Arc<Mutex<Vec<(String, Grant)>>>,
+}
+
+impl EnvHandle {
+    /// Returns a handle.
+    pub fn new(gate: Arc<Gate>, gateway: Arc<Gateway>, caller: Caller) -> Self {
+        EnvHandle {
+            gate,
+            gateway,
+            caller,
+            grants: Arc::default(),
+        }
+    }
+
+    /// Returns the address of the env for this caller, see [`LiveEnv::url`].
+    async fn address(&self) -> Result<String, EnvError> {
+        if let Some((_, grant)) = locked(&self.grants)
+            .iter()
+            .find(|(role, _)| *role == self.caller.role)
+        {
+            return Ok(grant.url().to_owned());
+        }
+        let granted = self.gateway.grant(self.gate.clone(), self.caller.clone());
+        let grant = granted.await.map_err(|error| EnvError::NotStarted {
+            env: self.gate.env_id().to_owned(),
+            why: format!("the gateway cannot listen on 127.0.0.1: {error}"),
+            tail: String::new(),
+        })?;
+        let url = grant.url().to_owned();
+        locked(&self.grants).push((self.caller.role.clone(), grant));
+        Ok(url)
+    }
+}
+
+impl LiveEnv for EnvHandle {
+    fn env_id(&self) -> &str {
+        self.gate.env_id()
+    }
+
+    fn info(&self) -> Value {
+        self.gate.server.info()
+    }
+
+    fn card(&self) -> Option<Value> {
+        self.gate.server.card()
+    }
+
+    fn in_role(&self, role: &str) -> Arc<dyn LiveEnv> {
+        Arc::new(EnvHandle {
+            gate: self.gate.clone(),
+            gateway: self.gateway.clone(),
+            caller: Caller {
+                step: self.caller.step.clone(),
+                role: role.to_owned(),
+            },
+            grants: self.grants.clone(),
+        })
+    }
+
+    fn url(&self) -> BoxFuture<'_, Result<String, EnvError>> {
+        Box::pin(self.address())
+    }
+
+    fn tools(&self) -> BoxFuture<'_, Result<Vec<Value>, EnvError>> {
+        Box::pin(self.gate.tools(&self.caller.role))
+    }
+
+    fn call<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: Map<String, Value>,
+    ) -> BoxFuture<'a, Result<Value, EnvError>> {
+        Box::pin(self.gate.call(&self.caller, tool, arguments))
+    }
+
+    fn request<'a>(
+        &'a self,
+        method: &'a str,
+        params: Value,
+    ) -> BoxFuture<'a, Result<Value, EnvError>> {
+        Box::pin(self.gate.request(&self.caller, method, params))
+    }
+
+    fn can_export(&self) -> bool {
+        self.gate.exports()
+    }
+
+    fn export(&self) -> BoxFuture<'_, Result<Vec<u8>, EnvError>> {
+        Box::pin(self.gate.export())
+    }
+
+    fn reset(&self) -> BoxFuture<'_, Result<(), EnvError>> {
+        Box::pin(self.gate.reset(&self.caller))
+    }
+
+    fn load(&self, parts: Vec<u8>) -> BoxFuture<'_, Result<(), EnvError>> {
+        Box::pin(self.gate.load(&self.caller, parts))
+    }
+
+    fn data_plane<'a>(
+        &'a self,
+        method: &'a str,
+        params: Value,
+    ) -> BoxFuture<'a, Result<Value, EnvError>> {
+        Box::pin(self.gate.data_plane(&self.caller, method, params))
+    }
+
+    fn extension(&self, call: ExtensionCall) -> BoxFuture<'_, Result<Value, EnvError>> {
+        Box::pin(self.gate.extension(&self.caller, call))
+    }
+
+    fn fetch<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<Vec<u8>>, EnvError>> {
+        self.gate.server.fetch(path)
+    }
+
+    fn set_access(&self, role: &str, tools: &[String], enabled: bool) -> Result<Value, EnvError> {
+        self.gate.set_access(&self.caller, role, tools, enabled)
+    }
+
+    fn put(&self, files: &[Put]) -> Result<(), EnvError> {
+        self.gate.put(&self.caller, files)
+    }
+
+    fn trajectory(&self) -> Result<Vec<u8>, EnvError> {
+        self.gate.lines()
+    }
+}

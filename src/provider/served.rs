@@ -1,0 +1,401 @@
+//! Envs that are processes of this machine, and envs that run already.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+
+use super::http::{HttpSide, direct_client};
+use super::local::LocalSandbox;
+use super::mcp::{McpClient, NotConnected};
+use super::process::Serving;
+use crate::json::Value;
+use crate::step::env::{EnvError, EnvServer, ExtensionCall};
+use crate::step::sandbox::{BoxFuture, Exec, How, Put, Sandbox};
+use crate::system::locked;
+use crate::task::deploy::{EnvSpec, ProcessRun, Transport};
+
+/// How often a server that is not ready yet is asked again.
+const POLL: Duration = Duration::from_millis(20);
+
+/// An env that is a process, or a server that runs already.
+pub struct ServedEnv {
+    env: String,
+    mcp: McpClient,
+    http: Option<HttpSide>,
+    process: Option<(Serving, Arc<LocalSandbox>)>,
+    exports: bool,
+    gone: Mutex<Option<EnvError>>,
+}
+
+/// What a process env is started with.
+pub struct Start<'a> {
+    /// What it is.
+    pub spec: &'a EnvSpec,
+    /// How it is run.
+    pub run: &'a ProcessRun,
+    /// Its sandbox, in which its files are.
+    pub sandbox: Arc<LocalSandbox>,
+    /// The interpreter that has its packages.
+    pub python: Option<&'a Path>,
+}
+
+impl ServedEnv {
+    /// Starts a process and waits until it is ready.
+    pub async fn start(start: Start<'_>) -> Result<Self, EnvError> {
+        let Start {
+            spec,
+            run,
+            sandbox,
+            python,
+        } = start;
+        let env = spec.env_id.as_str();
+        let not_started = |why: String, tail: String| EnvError::NotStarted {
+            env: env.to_owned(),
+            why,
+            tail,
+        };
+        let port = match run.transport {
+            Transport::Stdio => None,
+            Transport::Http => {
+                let free = free_port().await;
+                Some(free.map_err(|error| not_started(error.to_string(), String::new()))?)
+            }
+        };
+        let python = python.map_or("python3".into(), |path| path.to_string_lossy());
+        let argv = run.command.iter().map(|word| {
+            let word = word.replace("{python}", &python);
+            match port {
+                Some(port) => word.replace("{port}", &port.to_string()),
+                None => word,
+            }
+        });
+        let mut exec = Exec::argv(argv);
+        for (name, value) in own_variables(spec, run, port) {
+            exec = exec.env(name, value);
+        }
+        for (name, value) in &run.variables {
+            exec = exec.env(name, value);
+        }
+        let serving = sandbox.serve(exec).await;
+        let mut serving = serving.map_err(|error| not_started(error.to_string(), String::new()))?;
+        let limit = Duration::from_secs(spec.ready_timeout_seconds);
+        let ended = serving.ended.clone();
+        let said = serving.said.clone();
+        let tail = move || locked(&said).text();
+        let connecting = async {
+            match port {
+                None => {
+                    let (read, write) = serving.pipes();
+                    let connected = McpClient::over_pipes(env, read, write, max_answer(spec)).await;
+                    connected.map(|mcp| (mcp, None))
+                }
+                Some(port) => {
+                    serving.drain();
+                    let base = format!("http://127.0.0.1:{port}");
+                    connect(spec, &base, &run.path).await
+                }
+            }
+        };
+        let mut end = ended.clone();
+        let connected = tokio::select! {
+            biased;
+            connected = tokio::time::timeout(limit, connecting) => connected,
+            _ = end.wait_for(Option::is_some) => Ok(Err(NotConnected::Lost("it ended".to_owned()))),
+        };
+        let error = match connected {
+            Ok(Ok((mcp, http))) => {
+                return Ok(ServedEnv {
+                    env: env.to_owned(),
+                    exports: http.as_ref().is_some_and(HttpSide::can_export),
+                    mcp,
+                    http,
+                    process: Some((serving, sandbox)),
+                    gone: Mutex::default(),
+                });
+            }
+            Ok(Err(NotConnected::Refused(why))) => not_started(why, tail()),
+            Ok(Err(NotConnected::Lost(why))) => {
+                // The process ends a moment after its pipes.
+                let wait = end.wait_for(Option::is_some);
+                let _ = tokio::time::timeout(Duration::from_secs(2), wait).await;
+                let how = ended.borrow().map_or(why, words);
+                not_started(how, tail())
+            }
+            Err(_) => EnvError::NotReady {
+                env: env.to_owned(),
+                limit,
+                tail: tail(),
+            },
+        };
+        serving.stop().await;
+        Err(error)
+    }
+
+    /// Connects to a server that runs already.
+    pub async fn connect(spec: &EnvSpec, url: &str) -> Result<Self, EnvError> {
+        let env = spec.env_id.as_str();
+        let limit = Duration::from_secs(spec.ready_timeout_seconds);
+        let (base, path) = match url.rsplit_once('/') {
+            Some((base, path)) if base.contains("://") => (base, format!("/{path}")),
+            _ => (url, String::new()),
+        };
+        let connected = tokio::time::timeout(limit, connect(spec, base, &path)).await;
+        let why = match connected {
+            Ok(Ok((mcp, http))) => {
+                return Ok(ServedEnv {
+                    env: env.to_owned(),
+                    exports: http.as_ref().is_some_and(HttpSide::can_export),
+                    mcp,
+                    http,
+                    process: None,
+                    gone: Mutex::default(),
+                });
+            }
+            Ok(Err(NotConnected::Refused(why) | NotConnected::Lost(why))) => why,
+            Err(_) => {
+                return Err(EnvError::NotReady {
+                    env: env.to_owned(),
+                    limit,
+                    tail: String::new(),
+                });
+            }
+        };
+        Err(EnvError::NotStarted {
+            env: env.to_owned(),
+            why: format!("nothing answers at {url}: {why}"),
+            tail: String::new(),
+        })
+    }
+
+    /// Returns whether the server offers the whole data plane.
+    pub fn can_export(&self) -> bool {
+        self.exports
+    }
+
+    /// Returns an error with what is known of the process's end.
+    async fn explained(&self, error: EnvError) -> EnvError {
+        let EnvError::Gone { why, .. } = &error else {
+            return error;
+        };
+        let mut found = self.ended();
+        if found.is_none()
+            && let Some((serving, _)) = &self.process
+        {
+            // The process ends a moment after its pipes.
+            let mut ended = serving.ended.clone();
+            let wait = ended.wait_for(Option::is_some);
+            let _ = tokio::time::timeout(Duration::from_millis(500), wait).await;
+            found = self.ended();
+        }
+        let error = found.unwrap_or_else(|| EnvError::Gone {
+            env: self.env.clone(),
+            why: why.clone(),
+            tail: self.tail(),
+        });
+        locked(&self.gone).get_or_insert_with(|| error.clone());
+        error
+    }
+
+    fn tail(&self) -> String {
+        let process = self.process.as_ref();
+        process.map_or(String::new(), |(serving, _)| locked(&serving.said).text())
+    }
+
+    fn ended(&self) -> Option<EnvError> {
+        let (serving, _) = self.process.as_ref()?;
+        let how = (*serving.ended.borrow())?;
+        Some(EnvError::Gone {
+            env: self.env.clone(),
+            why: words(how),
+            tail: self.tail(),
+        })
+    }
+
+    fn no_plane(&self, what: &str) -> EnvError {
+        EnvError::NotSupported {
+            env: self.env.clone(),
+            what: format!("be asked for {what}: it speaks MCP over pipes and nothing else"),
+        }
+    }
+}
+
+/// Returns a port of 127.0.0.1 that nobody listens on.
+async fn free_port() -> std::io::Result<u16> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    Ok(listener.local_addr()?.port())
+}
+
+fn max_answer(spec: &EnvSpec) -> u64 {
+    spec.max_answer_mb * 1_000_000
+}
+
+/// Returns the variables that tell a process where it serves and what it is.
+fn own_variables(spec: &EnvSpec, run: &ProcessRun, port: Option<u16>) -> Vec<(String, String)> {
+    let mut variables = vec![
+        ("SERVICE_NAME".to_owned(), spec.env_id.clone()),
+        ("ENVIRONMENT_NAME".to_owned(), spec.env_id.clone()),
+        ("PYTHONUNBUFFERED".to_owned(), "1".to_owned()),
+    ];
+    if let Some(port) = port {
+        for name in ["HOST", "MCP_HOST"] {
+            variables.push((name.to_owned(), "127.0.0.1".to_owned()));
+        }
+        for name in ["PORT", "MCP_PORT", &run.port_variable] {
+            variables.push((name.to_owned(), port.to_string()));
+        }
+    }
+    variables
+}
+
+/// Connects to a server below an address, as soon as it answers.
+async fn connect(
+    spec: &EnvSpec,
+    base: &str,
+    path: &str,
+) -> Result<(McpClient, Option<HttpSide>), NotConnected> {
+    let env = spec.env_id.as_str();
+    let client = direct_client().map_err(NotConnected::Refused)?;
+    // A server that takes connections may still be on its way: `/ready` says so where it has one.
+    loop {
+        match client.get(format!("{base}/ready")).send().await {
+            Ok(response) if response.status().is_server_error() => {}
+            Ok(_) => break,
+            Err(error) if error.is_connect() => {}
+            Err(_) => break,
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    let limit = max_answer(spec);
+    let url = format!("{base}{path}");
+    let mcp = McpClient::over_http(env, &url, client.clone(), limit).await?;
+    let http = HttpSide::at(env, base, client, limit).await;
+    let http = http.map_err(|error| NotConnected::Lost(error.to_string()))?;
+    Ok((mcp, Some(http)))
+}
+
+fn words(how: How) -> String {
+    match how {
+        How::Code(code) => format!("it ended with exit code {code}"),
+        How::Signal(signal) => format!("it was ended by signal {signal}"),
+        How::TimedOut | How::Cancelled => "it was stopped".to_owned(),
+    }
+}
+
+impl EnvServer for ServedEnv {
+    fn request<'a>(
+        &'a self,
+        method: &'a str,
+        params: Value,
+    ) -> BoxFuture<'a, Result<Value, EnvError>> {
+        Box::pin(async move {
+            match self.mcp.request(method, params).await {
+                Ok(answer) => Ok(answer),
+                Err(error) => Err(self.explained(error).await),
+            }
+        })
+    }
+
+    fn info(&self) -> Value {
+        self.mcp.info()
+    }
+
+    fn card(&self) -> Option<Value> {
+        self.http.as_ref().and_then(HttpSide::card)
+    }
+
+    fn data_plane<'a>(
+        &'a self,
+        method: &'a str,
+        params: Value,
+    ) -> BoxFuture<'a, Result<Value, EnvError>> {
+        Box::pin(async move {
+            let http = self.http.as_ref().ok_or_else(|| self.no_plane(method))?;
+            match http.data_plane(method, params).await {
+                Ok(answer) => Ok(answer),
+                Err(error) => Err(self.explained(error).await),
+            }
+        })
+    }
+
+    fn export(&self) -> BoxFuture<'_, Result<Vec<u8>, EnvError>> {
+        Box::pin(async move {
+            let http = self
+                .http
+                .as_ref()
+                .ok_or_else(|| self.no_plane("data/get"))?;
+            match http.export().await {
+                Ok(parts) => Ok(parts),
+                Err(error) => Err(self.explained(error).await),
+            }
+        })
+    }
+
+    fn import(&self, parts: Vec<u8>) -> BoxFuture<'_, Result<(), EnvError>> {
+        Box::pin(async move {
+            let http = self
+                .http
+                .as_ref()
+                .ok_or_else(|| self.no_plane("data/add"))?;
+            match http.import(&parts).await {
+                Ok(()) => Ok(()),
+                Err(error) => Err(self.explained(error).await),
+            }
+        })
+    }
+
+    fn extension(&self, call: ExtensionCall) -> BoxFuture<'_, Result<Value, EnvError>> {
+        Box::pin(async move {
+            let http = self.http.as_ref().ok_or_else(|| self.no_plane(&call.uri))?;
+            match http.extension(call).await {
+                Ok(answer) => Ok(answer),
+                Err(error) => Err(self.explained(error).await),
+            }
+        })
+    }
+
+    fn fetch<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<Vec<u8>>, EnvError>> {
+        Box::pin(async move {
+            match &self.http {
+                Some(http) => http.get(path, &format!("a request for `{path}`")).await,
+                None => Ok(None),
+            }
+        })
+    }
+
+    fn put(&self, files: &[Put]) -> Result<(), EnvError> {
+        let Some((_, sandbox)) = &self.process else {
+            return Err(EnvError::NotSupported {
+                env: self.env.clone(),
+                what: "take files: it does not run in a sandbox of aebuild".to_owned(),
+            });
+        };
+        sandbox.put(files).map_err(|error| EnvError::BadAnswer {
+            env: self.env.clone(),
+            what: "a copy of files".to_owned(),
+            why: error.to_string(),
+        })
+    }
+
+    fn gone(&self) -> Option<EnvError> {
+        let known = locked(&self.gone).clone();
+        known.or_else(|| self.ended()).or_else(|| {
+            self.mcp.is_closed().then(|| EnvError::Gone {
+                env: self.env.clone(),
+                why: "its MCP connection ended".to_owned(),
+                tail: self.tail(),
+            })
+        })
+    }
+
+    fn stop(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if let Some((serving, sandbox)) = &self.process {
+                serving.stop().await;
+                // Its folder goes with the run's own at the latest.
+                let _ = sandbox.destroy().await;
+            }
+        })
+    }
+}

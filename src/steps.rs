@@ -10,6 +10,7 @@ pub mod deploy_sandbox;
 pub mod load_artifact;
 mod object_url;
 mod pattern;
+mod reply;
 pub mod run_code;
 pub mod score;
 mod shown;

@@ -7,9 +7,11 @@ pub mod agent_prompt_response_verifier;
 pub mod aggregate_verifiers;
 pub mod collect_artifacts;
 pub mod deploy_sandbox;
+pub mod env_outcome_verifier;
 pub mod load_artifact;
 mod object_url;
 mod pattern;
+mod reply;
 pub mod run_code;
 pub mod score;
 mod shown;
@@ -29,6 +31,7 @@ pub static REGISTRY: Registry = Registry(&[
     &run_code::TYPE,
     &verify_sandbox::TYPE,
     &agent_prompt_response_verifier::TYPE,
+    &env_outcome_verifier::TYPE,
     &aggregate_verifiers::TYPE,
     &collect_artifacts::TYPE,
     &teardown_sandboxes::TYPE,

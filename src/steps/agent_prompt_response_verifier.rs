@@ -34,6 +34,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::pattern::{self, Flags, Pattern};
+use super::reply;
 use super::score::{self, Aggregator};
 use super::target::given;
 use crate::context::{Entry, Lookup, Output, Place};
@@ -195,27 +196,11 @@ fn look(check: &Check, reply: &str) -> (bool, String) {
 
 impl ResponseVerifier {
     fn verify(&self, cx: StepCx<'_>) -> Result<Output, StepError> {
-        let prompt_id = &self.fields.prompt_id;
-        let reply = cx.find(&Lookup::Prompt(prompt_id.clone())).ok_or_else(|| {
-            StepError::new(format!(
-                "reply `{prompt_id}` is not there; no step that `{}` depends on gave it",
-                cx.step
-            ))
-        })?;
-        let (rows, score) = match reply.get("error_type") {
-            Some(Value::String(error)) if !error.is_empty() => {
-                let message = match reply.get("error_message").and_then(Value::as_str) {
-                    Some(message) => format!("{error}: {message}"),
-                    None => error.clone(),
-                };
-                let row = json!({
-                    "id": "prompt_error", "score": 0.0, "result": false, "message": message,
-                });
-                (vec![row], 0.0)
-            }
-            _ => {
-                let text = reply.get("response").and_then(Value::as_str).unwrap_or("");
-                let rows: Vec<Value> = self.rows(text);
+        let reply = reply::find(cx, &self.fields.prompt_id)?;
+        let (rows, score) = match reply::error_row(&reply) {
+            Some(row) => (vec![row], 0.0),
+            None => {
+                let rows = self.rows(reply::text(&reply));
                 let score = self.fields.score_aggregator.score(&rows);
                 (rows, score)
             }

@@ -51,6 +51,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("rustix", &["system", "provider"]),
     ("schemars", &["step", "steps"]),
     ("fancy_regex", &["json", "steps"]),
+    ("serde_json_path", &["steps", "provider"]),
     ("unicode_normalization", &["task"]),
 ];
 

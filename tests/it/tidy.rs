@@ -14,7 +14,13 @@ const HOMES: &[(&str, &[&str])] = &[
     ("sha2", &[]),
     (
         "serde_json",
-        &["json", "record/format", "rebuild/format", "step.rs"],
+        &[
+            "json",
+            "record/format",
+            "rebuild/format",
+            "step.rs",
+            "provider/builtin/format",
+        ],
     ),
     ("salsa", &["plan"]),
     ("miette", &["diagnostic/render"]),
@@ -36,11 +42,12 @@ const HOMES: &[(&str, &[&str])] = &[
     ("indicatif", &["report"]),
     ("csv", &["cli/seeds"]),
     ("toml", &["task"]),
-    ("jiff", &["system"]),
+    ("jiff", &["system", "provider/builtin/clock"]),
     ("getrandom", &["session"]),
     ("rustix", &["system", "provider"]),
     ("schemars", &["step", "steps"]),
-    ("fancy_regex", &["json", "steps"]),
+    ("fancy_regex", &["json", "task/script", "steps"]),
+    ("serde_json_path", &["task/script", "steps", "provider"]),
     ("unicode_normalization", &["task"]),
 ];
 

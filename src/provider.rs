@@ -1,10 +1,11 @@
-//! Makes live things: local sandboxes and envs.
+//! Makes live things: local sandboxes, envs and scripted agents.
 //!
 //! A provider is told what to make and where; it does not know steps, the scheduler or the cache. The folder given by
 //! [`local::LocalSandbox::state_dir`] is the state of a sandbox, whole; who snapshots and restores it is not its concern.
 
 mod activity;
 pub mod bubblewrap;
+pub mod builtin;
 mod files;
 mod http;
 pub mod local;

@@ -14,7 +14,13 @@ const HOMES: &[(&str, &[&str])] = &[
     ("sha2", &[]),
     (
         "serde_json",
-        &["json", "record/format", "rebuild/format", "step.rs"],
+        &[
+            "json",
+            "record/format",
+            "rebuild/format",
+            "step.rs",
+            "provider/builtin/format",
+        ],
     ),
     ("salsa", &["plan"]),
     ("miette", &["diagnostic/render"]),
@@ -37,7 +43,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("indicatif", &["report"]),
     ("csv", &["cli/seeds"]),
     ("toml", &["task"]),
-    ("jiff", &["system"]),
+    ("jiff", &["system", "provider/builtin/clock"]),
     ("getrandom", &["session", "gateway"]),
     ("rmcp", &["gateway", "provider"]),
     ("axum", &["gateway"]),
@@ -46,12 +52,11 @@ const HOMES: &[(&str, &[&str])] = &[
     ("base64", &["gateway", "provider", "steps"]),
     (
         "serde_json_path",
-        &["gateway", "provider", "steps", "engine"],
+        &["task/script", "gateway", "provider", "steps", "engine"],
     ),
     ("rustix", &["system", "provider"]),
     ("schemars", &["step", "steps"]),
-    ("fancy_regex", &["json", "steps"]),
-    ("serde_json_path", &["steps", "provider"]),
+    ("fancy_regex", &["json", "task/script", "steps"]),
     ("unicode_normalization", &["task"]),
 ];
 

@@ -42,6 +42,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("schemars", &["step", "steps"]),
     ("fancy_regex", &["json", "steps"]),
     ("unicode_normalization", &["task"]),
+    ("base64", &["steps"]),
 ];
 
 /// Floor 5 sees these modules of the floors below it; and the ground floor, on which all stand.

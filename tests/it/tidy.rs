@@ -43,6 +43,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("fancy_regex", &["json", "steps"]),
     ("unicode_normalization", &["task"]),
     ("base64", &["steps"]),
+    ("serde_saphyr", &["steps"]),
 ];
 
 /// Floor 5 sees these modules of the floors below it; and the ground floor, on which all stand.

@@ -9,6 +9,7 @@ pub mod collect_artifacts;
 pub mod deploy_sandbox;
 pub mod load_artifact;
 mod object_url;
+mod on_env;
 mod pattern;
 pub mod run_code;
 pub mod score;
@@ -18,6 +19,7 @@ pub mod teardown_sandboxes;
 #[cfg(test)]
 mod testing;
 mod together;
+mod universe;
 pub mod verify_sandbox;
 
 use crate::step::Registry;

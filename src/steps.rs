@@ -11,6 +11,7 @@ pub mod load_artifact;
 mod object_url;
 mod on_env;
 mod pattern;
+pub mod reset_env;
 pub mod run_code;
 pub mod score;
 mod shown;
@@ -34,4 +35,5 @@ pub static REGISTRY: Registry = Registry(&[
     &aggregate_verifiers::TYPE,
     &collect_artifacts::TYPE,
     &teardown_sandboxes::TYPE,
+    &reset_env::TYPE,
 ]);

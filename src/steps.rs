@@ -5,22 +5,33 @@
 
 pub mod agent_prompt_response_verifier;
 pub mod aggregate_verifiers;
+pub mod apply_server_config;
+pub mod build_mcp_cli;
 pub mod collect_artifacts;
 pub mod deploy_sandbox;
 pub mod env_outcome_verifier;
 pub mod load_artifact;
+pub mod modify_env_tool_access;
 mod object_url;
+mod on_env;
 mod pattern;
 mod reply;
+pub mod reset_env;
 pub mod run_code;
 pub mod score;
 mod shown;
+pub mod snapshot_env;
 mod target;
 pub mod teardown_sandboxes;
 #[cfg(test)]
 mod testing;
 mod together;
+mod universe;
+pub mod verify_env_card;
+pub mod verify_env_core_protocol;
+pub mod verify_mcp_tool_schema;
 pub mod verify_sandbox;
+pub mod verify_spec_conformance;
 
 use crate::step::Registry;
 
@@ -35,4 +46,13 @@ pub static REGISTRY: Registry = Registry(&[
     &aggregate_verifiers::TYPE,
     &collect_artifacts::TYPE,
     &teardown_sandboxes::TYPE,
+    &reset_env::TYPE,
+    &snapshot_env::TYPE,
+    &modify_env_tool_access::TYPE,
+    &apply_server_config::TYPE,
+    &build_mcp_cli::TYPE,
+    &verify_env_card::TYPE,
+    &verify_env_core_protocol::TYPE,
+    &verify_mcp_tool_schema::TYPE,
+    &verify_spec_conformance::TYPE,
 ]);

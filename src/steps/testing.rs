@@ -32,6 +32,7 @@ pub(in crate::steps) use env::FakeEnv;
 /// Runs a future to its end.
 pub(in crate::steps) fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread()
+        .enable_time()
         .build()
         .unwrap()
         .block_on(future)

@@ -58,6 +58,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("schemars", &["step", "steps"]),
     ("fancy_regex", &["json", "task/script", "steps"]),
     ("unicode_normalization", &["task"]),
+    ("base64", &["steps"]),
+    ("serde_saphyr", &["steps"]),
 ];
 
 /// Floor 5 sees these modules of the floors below it; and the ground floor, on which all stand.

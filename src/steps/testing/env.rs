@@ -18,6 +18,7 @@ struct Inner {
     files: HashMap<String, Vec<u8>>,
     extensions: HashMap<String, Value>,
     data_plane: Option<Box<DataPlane>>,
+    can_export: bool,
     /// How an exported state differs from the one that was loaded.
     distorts: fn(Value) -> Value,
     parts: Mutex<Value>,
@@ -42,6 +43,7 @@ impl FakeEnv {
                 files: HashMap::new(),
                 extensions: HashMap::new(),
                 data_plane: None,
+                can_export: true,
                 distorts: |parts| parts,
                 parts: Mutex::new(json!([])),
                 said: Mutex::default(),
@@ -89,6 +91,11 @@ impl FakeEnv {
         answer: impl Fn(&str, &Value) -> Result<Value, (i64, String)> + Send + Sync + 'static,
     ) -> Self {
         self.change(|inner| inner.data_plane = Some(Box::new(answer)))
+    }
+
+    /// Takes the data plane away: the state can neither be exported nor loaded.
+    pub(in crate::steps) fn opaque(self) -> Self {
+        self.change(|inner| inner.can_export = false)
     }
 
     /// Sets the state: a list of parts.
@@ -198,7 +205,7 @@ impl LiveEnv for FakeEnv {
     }
 
     fn can_export(&self) -> bool {
-        true
+        self.inner.can_export
     }
 
     fn export(&self) -> BoxFuture<'_, Result<Vec<u8>, EnvError>> {

@@ -5,6 +5,7 @@
 
 mod executor;
 mod live;
+mod live_env;
 mod result;
 mod store;
 mod telling;
@@ -447,6 +448,7 @@ impl<'a> Dispatcher<'a> {
                         need,
                     },
                     executor::Moment::Started => Message::Started { task: at, step },
+                    executor::Moment::Notice(text) => Message::Notice(text),
                 });
             };
             let finished = run.run(&told).await;

@@ -19,7 +19,7 @@ pub use handle::EnvHandle;
 pub use hook::{Hook, ToolCall};
 pub use http::Gateway;
 pub use recipe::Recipe;
-pub use record::Keeper;
+pub use record::{Keeper, Recorder};
 
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]

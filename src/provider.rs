@@ -13,6 +13,7 @@ mod local_exec;
 mod mcp;
 mod paths;
 pub mod process;
+pub mod python;
 pub mod reap;
 mod rewrite;
 pub mod served;

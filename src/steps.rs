@@ -8,6 +8,8 @@ pub mod aggregate_verifiers;
 pub mod apply_server_config;
 pub mod build_mcp_cli;
 pub mod collect_artifacts;
+pub mod deploy_agent;
+pub mod deploy_env;
 pub mod deploy_sandbox;
 pub mod env_outcome_verifier;
 pub mod load_artifact;
@@ -16,6 +18,7 @@ mod object_url;
 mod on_env;
 mod pattern;
 mod reply;
+pub mod prompt_agent;
 pub mod reset_env;
 pub mod run_code;
 pub mod score;
@@ -38,7 +41,10 @@ use crate::step::Registry;
 /// All step types.
 pub static REGISTRY: Registry = Registry(&[
     &deploy_sandbox::TYPE,
+    &deploy_env::TYPE,
     &load_artifact::TYPE,
+    &deploy_agent::TYPE,
+    &prompt_agent::TYPE,
     &run_code::TYPE,
     &verify_sandbox::TYPE,
     &agent_prompt_response_verifier::TYPE,

@@ -13,13 +13,16 @@ use tokio::sync::watch;
 use super::TaskJob;
 use super::live::{ProvisionError, Provisioner};
 use super::store::Store;
-use crate::context::{Answer, Lookup, Output, Outputs};
+use crate::context::{Answer, Lookup, Output, Outputs, Place};
+use crate::gateway::{Caller, EnvHandle, Gate};
 use crate::graph::StepIx;
+use crate::provider::local::LocalSandbox;
 use crate::rebuild::{Log, Read, ReadKey};
 use crate::record::Redactor;
-use crate::schedule::{Ended, Need};
+use crate::resource::ResourceKind;
+use crate::schedule::{Ended, MadeOf, Need};
 use crate::step::agent::Agent;
-use crate::step::env::LiveEnv;
+use crate::step::env::{DEFAULT_ROLE, LiveEnv};
 use crate::step::sandbox::{BoxFuture, Sandbox};
 use crate::step::{Bench, Content, Services, StepCx, StepError, StoredFile, Stream};
 use crate::system::{System, locked};
@@ -51,6 +54,8 @@ pub(super) enum Moment {
     Provisioned(Need),
     /// Its world stands, and it starts.
     Started,
+    /// Something that the user should be told.
+    Notice(String),
 }
 
 /// How it went.
@@ -68,19 +73,42 @@ impl StepRun {
     pub(super) async fn run(mut self, told: &(dyn Fn(Moment) + Sync)) -> Finished {
         let started_us = self.system.now_us();
         let mut sandboxes = HashMap::new();
+        let mut envs = HashMap::new();
         let mut lost = None;
         for need in &self.needs {
-            match self
-                .provisioner
-                .provide(self.task, &self.job.plan, self.step, need)
-                .await
-            {
-                Ok(sandbox) => {
-                    sandboxes.insert(need.resource.name.clone(), sandbox);
-                    told(Moment::Provisioned(need.clone()));
+            let (plan, name) = (&self.job.plan, need.resource.name.clone());
+            let provided = match need.resource.kind {
+                ResourceKind::Sandbox => {
+                    let sandbox = self.provisioner.provide(self.task, plan, self.step, need);
+                    sandbox.await.map(|sandbox| {
+                        sandboxes.insert(name, sandbox);
+                    })
                 }
-                Err(ProvisionError::Lost) => lost = Some(Ended::Lost(need.resource.clone())),
-                Err(ProvisionError::Failed(why)) => lost = Some(Ended::Failed(StepError::new(why))),
+                ResourceKind::Env => {
+                    let gate = self
+                        .provisioner
+                        .provide_env(self.task, plan, self.step, need);
+                    gate.await.map(|gate| {
+                        envs.insert(name, gate);
+                    })
+                }
+                // An agent is made by the step that asks it.
+                ResourceKind::Agent => Ok(()),
+            };
+            match provided {
+                Ok(()) if need.resource.kind == ResourceKind::Agent => {}
+                Ok(()) => told(Moment::Provisioned(need.clone())),
+                Err(ProvisionError::Lost(why)) => {
+                    if let Some(why) = why {
+                        let text = format!("{} cannot be brought back: {why}", need.resource);
+                        told(Moment::Notice(self.redactor.text(&text).into_owned()));
+                    }
+                    lost = Some(Ended::Lost(need.resource.clone()));
+                }
+                Err(ProvisionError::Failed(why)) => {
+                    let why = self.redactor.text(&why).into_owned();
+                    lost = Some(Ended::Failed(StepError::new(why)));
+                }
             }
         }
         if let Some(ended) = lost {
@@ -97,6 +125,10 @@ impl StepRun {
             step: self.step,
             outputs: self.outputs.share(),
             sandboxes,
+            envs,
+            provisioner: self.provisioner.clone(),
+            task: self.task,
+            benches: Mutex::default(),
             reads: Mutex::default(),
             log: Mutex::default(),
             unfit: Mutex::default(),
@@ -115,8 +147,13 @@ impl StepRun {
             let why = format!("the folder of {gone} was removed while the step ran");
             ended = Ended::Failed(StepError::new(why));
         }
+        if matches!(ended, Ended::Output(..))
+            && let Some(error) = self.provisioner.broken_env(self.task, &self.needs).await
+        {
+            ended = Ended::Failed(error.into());
+        }
         let took_us = self.system.now_us().saturating_sub(started_us).max(0) as u64;
-        world.clean();
+        world.clean().await;
         let log = world.take_log(&self.redactor);
         let ended = match ended {
             Ended::Output(output, _) => {
@@ -213,6 +250,10 @@ struct World {
     step: StepIx,
     outputs: Outputs,
     sandboxes: HashMap<String, Arc<dyn Sandbox>>,
+    envs: HashMap<String, Arc<Gate>>,
+    provisioner: Arc<Provisioner>,
+    task: usize,
+    benches: Mutex<Vec<Arc<LocalSandbox>>>,
     reads: Mutex<Vec<Read>>,
     log: Mutex<Vec<u8>>,
     unfit: Mutex<Option<String>>,
@@ -246,7 +287,12 @@ impl World {
         }
     }
 
-    fn clean(&self) {
+    async fn clean(&self) {
+        let benches = std::mem::take(&mut *locked(&self.benches));
+        for bench in benches {
+            // What is left goes with the run's own folder.
+            let _ = bench.destroy().await;
+        }
         if crate::system::disk::exists(&self.scratch) {
             // What is left goes with the run's own folder.
             let _ = crate::system::disk::remove_dir_all(&self.scratch);
@@ -277,17 +323,42 @@ impl Services for World {
     }
 
     fn env(&self, name: &str) -> Result<Arc<dyn LiveEnv>, StepError> {
-        Err(StepError::new(format!("env `{name}` cannot be made here")))
+        let gate = self.envs.get(name).cloned().ok_or_else(|| {
+            StepError::new(format!(
+                "env `{name}` is not among what the step said it touches"
+            ))
+        })?;
+        let caller = Caller {
+            step: self.job.plan.steps[self.step.at()].id.to_string(),
+            role: DEFAULT_ROLE.to_owned(),
+        };
+        let gateway = self.provisioner.gateway.clone();
+        Ok(Arc::new(EnvHandle::new(gate, gateway, caller)))
     }
 
     fn agent(&self, name: &str) -> Result<Arc<dyn Agent>, StepError> {
-        Err(StepError::new(format!(
-            "agent `{name}` cannot be made here"
-        )))
+        let plan = &self.job.plan;
+        let maker = plan.maker_of(self.step, &Place::Agent(name.to_owned()));
+        let made_of = maker.map(|maker| &plan.steps[maker.at()].made_of);
+        let Some(MadeOf::Agent(spec, _)) = made_of else {
+            return Err(StepError::new(format!(
+                "nothing says what agent `{name}` is made of"
+            )));
+        };
+        let _ = spec;
+        Err(StepError::new("scripted agents come next"))
     }
 
-    fn bench<'a>(&'a self, _: &'a [String]) -> BoxFuture<'a, Result<Bench, StepError>> {
-        Box::pin(async { Err(StepError::new("no program can be run here")) })
+    fn bench<'a>(&'a self, packages: &'a [String]) -> BoxFuture<'a, Result<Bench, StepError>> {
+        Box::pin(async move {
+            let made = self
+                .provisioner
+                .bench(self.task, self.step, packages)
+                .await?;
+            let (bench, sandbox) = made;
+            locked(&self.benches).push(sandbox);
+            Ok(bench)
+        })
     }
 
     fn artifact(&self, name: &str) -> Option<Arc<Content>> {

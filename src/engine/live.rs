@@ -2,21 +2,23 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use aebuild_cache::{BlobRef, Cache, Restored, StatMemo};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::sync::OnceCell;
 
+use super::live_env::EnvSlot;
 use super::store::{blob_of, version_of};
 use crate::context::Place;
+use crate::gateway::Gateway;
 use crate::graph::StepIx;
 use crate::provider::local::{LocalError, LocalSandbox, LocalSandboxes, SandboxSpec, Wanted};
 use crate::resource::{ResourceId, ResourceKind, Version};
 use crate::schedule::{MadeOf, Need, PlannedStep, TaskPlan};
 use crate::step::sandbox::Sandbox;
-use crate::system::locked;
+use crate::system::{System, locked};
 
 /// Where and how live things are made.
 #[derive(Clone, Debug)]
@@ -31,6 +33,10 @@ pub struct LiveSettings {
     pub keep: bool,
     /// Variables of this machine that the configuration passes on to sandboxes.
     pub passed: Vec<(String, String)>,
+    /// Values that must not be written anywhere.
+    pub secrets: Vec<String>,
+    /// The folder that paths of the configuration are relative to.
+    pub workspace: PathBuf,
 }
 
 /// The size that stands for a state that could not be taken: no manifest is empty.
@@ -41,8 +47,8 @@ const FEW_FILES: usize = 256;
 
 /// Why a live thing is not at the state that a step needs.
 pub(super) enum ProvisionError {
-    /// The snapshot of that state cannot be loaded.
-    Lost,
+    /// That state cannot be had back; why, where that is known.
+    Lost(Option<String>),
     /// It could not be made at all.
     Failed(String),
 }
@@ -75,24 +81,38 @@ pub struct LeftUp {
 
 /// Makes, restores and ends live things.
 pub struct Provisioner {
-    settings: LiveSettings,
-    cache: Option<Cache>,
+    pub(super) settings: LiveSettings,
+    pub(super) cache: Option<Cache>,
+    pub(super) system: Arc<dyn System>,
+    pub(super) gateway: Arc<Gateway>,
     sandboxes: OnceCell<Result<LocalSandboxes, String>>,
     slots: Mutex<HashMap<(usize, ResourceId), Slot>>,
+    pub(super) envs: Mutex<HashMap<(usize, ResourceId), EnvSlot>>,
+    /// How many envs were made.
+    pub(super) made: AtomicU64,
     /// How often a state could not be taken.
-    unknown: AtomicU64,
+    pub(super) unknown: AtomicU64,
 }
 
 impl Provisioner {
     /// Returns a provisioner; nothing is made yet.
-    pub fn new(settings: LiveSettings, cache: Option<Cache>) -> Self {
+    pub fn new(settings: LiveSettings, cache: Option<Cache>, system: Arc<dyn System>) -> Self {
         Provisioner {
             settings,
             cache,
+            system,
+            gateway: Gateway::new(),
             sandboxes: OnceCell::new(),
             slots: Mutex::default(),
+            envs: Mutex::default(),
+            made: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
         }
+    }
+
+    /// Returns the folder of what the run needs while it lives.
+    pub(super) fn run_folder(&self) -> PathBuf {
+        self.settings.folder.join(&self.settings.run)
     }
 
     /// Returns what the user should be told about how live things are walled off.
@@ -103,7 +123,7 @@ impl Provisioner {
     /// Returns the private folder of a step.
     pub(super) fn scratch(&self, task: usize, step: StepIx) -> PathBuf {
         let name = format!("scratch-{task}-{}", step.0);
-        self.settings.folder.join(&self.settings.run).join(name)
+        self.run_folder().join(name)
     }
 
     fn slot(&self, task: usize, resource: &ResourceId) -> Slot {
@@ -113,7 +133,7 @@ impl Provisioner {
             .clone()
     }
 
-    async fn sandboxes(&self) -> Result<&LocalSandboxes, ProvisionError> {
+    pub(super) async fn sandboxes(&self) -> Result<&LocalSandboxes, ProvisionError> {
         let made = self
             .sandboxes
             .get_or_init(|| async {
@@ -139,12 +159,6 @@ impl Provisioner {
         step: StepIx,
         need: &Need,
     ) -> Result<Arc<dyn Sandbox>, ProvisionError> {
-        if need.resource.kind != ResourceKind::Sandbox {
-            return Err(ProvisionError::Failed(format!(
-                "{} cannot be made here",
-                need.resource
-            )));
-        }
         let slot = self.slot(task, &need.resource);
         let mut slot = slot.lock().await;
         // Whoever comes first into a window brings the version, whatever rung it was told; the others find it.
@@ -164,7 +178,7 @@ impl Provisioner {
             *slot = Some(self.create(task, plan, step, &need.resource).await?);
         }
         let Some(live) = slot.as_mut() else {
-            return Err(ProvisionError::Lost);
+            return Err(ProvisionError::Lost(None));
         };
         if !matches!(need.version, Version::Created(_)) {
             self.restore(live, &need.version).await?;
@@ -223,7 +237,7 @@ impl Provisioner {
         version: &Version,
     ) -> Result<(), ProvisionError> {
         let (Some(cache), Some(tree)) = (self.cache.clone(), blob_of(version)) else {
-            return Err(ProvisionError::Lost);
+            return Err(ProvisionError::Lost(None));
         };
         live.sandbox.settled().await;
         let folder = live.sandbox.state_dir().to_path_buf();
@@ -239,14 +253,15 @@ impl Provisioner {
         live.tree = tree;
         match restored {
             Ok(Restored::Done) => Ok(()),
-            Ok(Restored::Miss { .. }) => Err(ProvisionError::Lost),
+            Ok(Restored::Miss { .. }) => Err(ProvisionError::Lost(None)),
             Err(error) => Err(ProvisionError::Failed(error.to_string())),
         }
     }
 
     /// Returns the sandbox among a step's needs that is not there any more.
     pub(super) async fn vanished(&self, task: usize, needs: &[Need]) -> Option<ResourceId> {
-        for need in needs {
+        let of_sandboxes = |need: &&Need| need.resource.kind == ResourceKind::Sandbox;
+        for need in needs.iter().filter(of_sandboxes) {
             let slot = self.slot(task, &need.resource);
             let slot = slot.lock().await;
             let is_there =
@@ -258,8 +273,11 @@ impl Provisioner {
         None
     }
 
-    /// Takes the state of a sandbox that no step uses.
+    /// Takes the state of a live thing that no step uses.
     pub(super) async fn settle(&self, task: usize, resource: &ResourceId) -> Settled {
+        if resource.kind == ResourceKind::Env {
+            return self.settle_env(task, resource).await;
+        }
         let slot = self.slot(task, resource);
         let mut slot = slot.lock().await;
         let Some(live) = slot.as_mut() else {
@@ -301,13 +319,7 @@ impl Provisioner {
             Err(error) => {
                 // A state that cannot be read is nobody's: what needs it makes the sandbox anew.
                 let text = format!("the state of {resource} cannot be taken: {error}");
-                let mut digester = crate::digest::Digester::new("unknown state");
-                digester.text(&self.settings.run).number(task as u64);
-                digester.number(self.unknown.fetch_add(1, Ordering::Relaxed));
-                let version = Version::State {
-                    tree: digester.finish(),
-                    size: UNKNOWN,
-                };
+                let version = self.unknown_version(task);
                 live.version = version;
                 Settled {
                     version,
@@ -320,6 +332,7 @@ impl Provisioner {
 
     /// Ends a live thing.
     pub(super) fn retire(self: &Arc<Self>, task: usize, resource: &ResourceId) {
+        self.retire_env(task, resource);
         let slot = locked(&self.slots).remove(&(task, resource.clone()));
         if let Some(slot) = slot {
             tokio::spawn(async move {
@@ -336,6 +349,7 @@ impl Provisioner {
         if self.settings.keep {
             return Ok(());
         }
+        self.end_envs(Some(task)).await;
         let slots: Vec<Slot> = {
             let mut all = locked(&self.slots);
             let mine: Vec<_> = all.keys().filter(|(of, _)| *of == task).cloned().collect();
@@ -379,6 +393,7 @@ impl Provisioner {
 
     /// Ends everything and removes the run's folder.
     pub async fn close(&self) -> Result<(), String> {
+        self.end_envs(None).await;
         let slots: Vec<Slot> = locked(&self.slots).drain().map(|(_, slot)| slot).collect();
         for slot in slots {
             if let Some(live) = slot.lock().await.take() {
@@ -390,7 +405,15 @@ impl Provisioner {
         }
         match self.sandboxes.get() {
             Some(Ok(sandboxes)) => sandboxes.close().await.map_err(|error| error.to_string()),
-            _ => Ok(()),
+            // Without a sandbox the folder is there only where something was recorded in it.
+            _ => {
+                let folder = self.run_folder();
+                if crate::system::disk::exists(&folder) {
+                    crate::system::disk::remove_dir_all(&folder)
+                        .map_err(|error| format!("`{}` is left: {error}", folder.display()))?;
+                }
+                Ok(())
+            }
         }
     }
 
@@ -453,7 +476,7 @@ fn definition(
 }
 
 /// Returns the handle that a deploy step gave to what it makes.
-fn handle(maker: &PlannedStep, place: &Place, member: &str) -> String {
+pub(super) fn handle(maker: &PlannedStep, place: &Place, member: &str) -> String {
     let mut entries = maker.live.iter().flat_map(|output| &output.entries);
     let entry = entries.find(|entry| entry.place == *place);
     let handle = entry.and_then(|entry| entry.value.get(member)?.as_str());

@@ -83,7 +83,7 @@ pub(super) fn version_of(tree: &BlobRef) -> Version {
     }
 }
 
-fn file_of(blob: BlobRef) -> StoredFile {
+pub(super) fn stored_file(blob: BlobRef) -> StoredFile {
     StoredFile {
         sha256: *blob.id.as_bytes(),
         size: blob.size,
@@ -300,7 +300,7 @@ impl Store {
         match &self.0.cache {
             Some(cache) => cache
                 .put_blob(bytes)
-                .map(file_of)
+                .map(stored_file)
                 .map_err(|error| error.to_string()),
             None => Err("there is no store: `--no-cache` was given".to_owned()),
         }
@@ -311,7 +311,7 @@ impl Store {
         match &self.0.cache {
             Some(cache) => cache
                 .put_blob_file(file)
-                .map(file_of)
+                .map(stored_file)
                 .map_err(|error| error.to_string()),
             None => Err("there is no store: `--no-cache` was given".to_owned()),
         }

@@ -31,8 +31,10 @@ pub struct GateSettings {
     pub read_only_tools: Vec<String>,
     /// Places of answers that differ each time.
     pub volatile: Vec<JsonPath>,
-    /// Whether the whole state is exported and loaded.
+    /// Whether its snapshots are exported states; else they are recorded calls, or there are none.
     pub exports: bool,
+    /// Whether the server offers the whole data plane.
+    pub can_export: bool,
 }
 
 /// What stands before one env.
@@ -88,9 +90,14 @@ impl Gate {
         &self.settings.env_id
     }
 
-    /// Returns whether the whole state is exported and loaded.
-    pub fn exports(&self) -> bool {
-        self.settings.exports
+    /// Returns whether the server offers the whole data plane.
+    pub fn can_export(&self) -> bool {
+        self.settings.can_export
+    }
+
+    /// Returns the places of answers that differ each time.
+    pub fn volatile(&self) -> &[JsonPath] {
+        &self.settings.volatile
     }
 
     /// Returns why the env is of no use any more; `None` while it is.

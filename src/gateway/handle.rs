@@ -101,7 +101,7 @@ impl LiveEnv for EnvHandle {
     }
 
     fn can_export(&self) -> bool {
-        self.gate.exports()
+        self.gate.can_export()
     }
 
     fn export(&self) -> BoxFuture<'_, Result<Vec<u8>, EnvError>> {

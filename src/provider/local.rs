@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use super::activity::{Activity, lock};
 use super::bubblewrap::{self, Network};
 use super::files;
+pub use super::local_exec::PATH;
 use super::paths::{APP, Host, View};
 use super::process::Patience;
 use super::reap::{self, Lease, Marked, Reaped};
@@ -107,6 +108,8 @@ pub struct SandboxSpec {
     pub network: Network,
     /// Folders of the host that its commands see at the same path, read-only where there is a wall.
     pub mounts: Vec<PathBuf>,
+    /// How long its commands are waited for, where it is not what all of the run get.
+    pub patience: Option<Patience>,
 }
 
 /// The sandboxes of one run.
@@ -226,7 +229,7 @@ impl LocalSandboxes {
             folder,
             view,
             wall: self.wall,
-            patience: self.patience,
+            patience: spec.patience.unwrap_or(self.patience),
             cancel: watch::Sender::new(false),
             activity,
             spec,

@@ -172,7 +172,11 @@ impl Session {
         let mut cancelled = false;
         if any_to_look {
             let live = self.live_settings(&run, options.keep);
-            let provisioner = Arc::new(Provisioner::new(live, self.cache.clone()));
+            let provisioner = Arc::new(Provisioner::new(
+                live,
+                self.cache.clone(),
+                self.system.clone(),
+            ));
             let runtime = runtime()?;
             let settings = self.engine_settings(&run, options);
             (results, cancelled) = runtime.block_on(async {

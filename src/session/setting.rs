@@ -187,6 +187,8 @@ impl Session {
             wanted: self.wanted(),
             keep,
             passed: self.passed_variables(),
+            secrets: self.secrets(),
+            workspace: self.workspace.clone(),
         }
     }
 

@@ -1,7 +1,18 @@
-//! Copies the files of artifacts into a sandbox.
+//! Loads artifacts into an env, or copies their files into a sandbox.
 //!
-//! An artifact is a folder below `artifacts/` of the task folder, or what a `collect_artifacts` step kept. Its files go
-//! below `destination_path`, under the paths that they have in the artifact, all of them at once.
+//! An artifact is a folder below `artifacts/` of the task folder, what a `collect_artifacts` step kept, or the state that a
+//! `snapshot_env` step took.
+//!
+//! ```json
+//! {"id": "inbox", "type": "load_artifact", "env_id": "email", "artifact_id": "danas-mail", "depends_on": ["email"]}
+//! ```
+//!
+//! Into an env, an artifact of the kind `environment` is loaded as its whole state, in place of what was there: by
+//! `data/reset` and `data/add` of its data plane. A `.json` file with an object goes as one data part, another file as a
+//! file part. Of an `environment_universe` the environment is loaded that goes by the name of the env. Files of other
+//! artifacts are copied to where the env's server runs.
+//!
+//! Into a sandbox, files go below `destination_path`, under the paths that they have in the artifact, all of them at once.
 //!
 //! ```json
 //! {"id": "load", "type": "load_artifact", "sandbox_name": "box", "artifact_id": "greeting", "depends_on": ["box"]}
@@ -15,7 +26,9 @@
 //!
 //! # What it gives
 //!
-//! One entry in `metadata.loaded_file_artifact_universes` for each artifact.
+//! One entry in `metadata.loaded_file_artifact_universes` for each artifact of files, and one in
+//! `metadata.loaded_environment_universes` for each universe of environments. A single environment is in the env and
+//! nowhere else.
 //!
 //! # What is in its key
 //!
@@ -24,27 +37,29 @@
 //!
 //! # Effects
 //!
-//! Changes the sandbox: files are added, and a file that was in the way is replaced.
+//! Changes the env or the sandbox: a state or files are added, and what was in the way is replaced.
 //!
 //! # Differences to agent-env
 //!
 //! - Files are copied together, not one after another.
 //! - A file that two artifacts of the step both have is refused; in `agent-env` the last one wins.
-//! - Artifacts of the kinds `environment`, `environment_universe` and `cli`, `urls`, and the targets `env_id` and
-//!   `agent_name` are refused, not there yet.
+//! - Two artifacts that are both the whole state of one env are refused; in `agent-env` the last one wins.
+//! - Artifacts of the kind `cli`, `urls`, and the target `agent_name` are refused, not there yet.
+//! - `snapshot_after_load` changes nothing: the state after the step is kept whatever it says.
 
-use std::collections::BTreeMap;
+mod into_env;
+mod into_sandbox;
+
 use std::sync::OnceLock;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::target::{CONFLICT, MISSING, NOT_YET, Target, below, given};
-use super::{object_url, together};
-use crate::context::{Entry, Lookup, Output, Place};
+use super::target::{CONFLICT, MISSING, NOT_YET, Target, given};
+use crate::context::{Lookup, Output};
 use crate::json::{Map, Value, json};
 use crate::resource::{ResourceId, Touch};
-use crate::step::sandbox::{BoxFuture, Put};
+use crate::step::sandbox::BoxFuture;
 use crate::step::{
     ArtifactKind, ArtifactRef, NameRef, Refusal, Step, StepCx, StepError, StepType, read_fields,
     schema_of,
@@ -62,11 +77,22 @@ pub static TYPE: StepType = StepType {
     schema: OnceLock::new(),
 };
 
-/// Where files go when the step does not say.
+/// Where files go in a sandbox when the step does not say.
 const DESTINATION: &str = "/loaded";
+
+/// Where files go in an env when the step does not say.
+const ENV_DESTINATION: &str = "/tmp/file_artifacts";
 
 /// The kinds of artifacts that are files.
 const FILES: &[ArtifactKind] = &[ArtifactKind::File, ArtifactKind::FileUniverse];
+
+/// The kinds of artifacts that an env takes.
+const FOR_ENV: &[ArtifactKind] = &[
+    ArtifactKind::Environment,
+    ArtifactKind::EnvironmentUniverse,
+    ArtifactKind::File,
+    ArtifactKind::FileUniverse,
+];
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -87,7 +113,7 @@ struct Fields {
     collected_artifacts_step_id: Option<String>,
     /// The `collect_artifacts` step whose files are loaded.
     artifact_from_step_id: Option<String>,
-    /// The folder that the files go to; `/loaded` where absent.
+    /// The folder that files go to; `/loaded` where absent, `/tmp/file_artifacts` in an env.
     destination_path: Option<String>,
     /// The agent to load for.
     agent_name: Option<String>,
@@ -128,9 +154,16 @@ enum Url {
 #[derive(Debug)]
 struct LoadArtifact {
     fields: Fields,
-    sandbox: String,
+    into: Into,
     destination: String,
     source: Source,
+}
+
+/// What the step loads into.
+#[derive(Debug)]
+enum Into {
+    Sandbox(String),
+    Env(String),
 }
 
 #[derive(Debug)]
@@ -141,19 +174,36 @@ enum Source {
 
 fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<Refusal>> {
     let fields: Fields = read_fields(fields)?;
+    let sandbox = given(&fields.sandbox_name);
+    let env = given(&fields.env_id);
     let target = Target {
-        sandbox_name: given(&fields.sandbox_name),
+        sandbox_name: sandbox,
         container_name: given(&fields.container_name),
         agent_name: given(&fields.agent_name),
-        env_id: given(&fields.env_id).or(given(&fields.env_step_id)),
+        env_id: None,
     };
-    let mut refusals = target.refusals("loads into");
-    if fields.env_id.is_none()
-        && fields.env_step_id.is_some()
-        && let Some(refusal) = refusals.first_mut()
-    {
-        refusal.field = "/env_step_id".to_owned();
-    }
+    let mut refusals = match (env, sandbox) {
+        (Some(_), Some(_)) => vec![
+            Refusal::new(
+                CONFLICT,
+                "/env_id",
+                "the step loads both into an env and into a sandbox",
+            )
+            .help("delete `env_id` or `sandbox_name`"),
+        ],
+        (Some(_), None) if target.agent_name.is_none() && target.container_name.is_none() => {
+            Vec::new()
+        }
+        (None, None) if given(&fields.env_step_id).is_some() => vec![
+            Refusal::new(
+                NOT_YET,
+                "/env_step_id",
+                "an env cannot be found by the step that deployed it alone",
+            )
+            .help("add \"env_id\": \"..\" with the env's id"),
+        ],
+        _ => target.refusals("loads into"),
+    };
     if fields.urls.as_ref().is_some_and(|urls| !urls.is_empty()) {
         refusals.push(
             Refusal::new(
@@ -164,9 +214,12 @@ fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<R
             .help("put the files into a folder below `artifacts/` and name it in `artifact_id`"),
         );
     }
-    let destination = given(&fields.destination_path)
-        .unwrap_or(DESTINATION)
-        .to_owned();
+    let usual = if env.is_some() {
+        ENV_DESTINATION
+    } else {
+        DESTINATION
+    };
+    let destination = given(&fields.destination_path).unwrap_or(usual).to_owned();
     if destination.split('/').any(|part| part == "..") {
         refusals.push(
             Refusal::new(
@@ -177,12 +230,16 @@ fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<R
             .help("write the path without it"),
         );
     }
-    match source(&fields) {
+    let wants = if env.is_some() { FOR_ENV } else { FILES };
+    match source(&fields, wants) {
         Ok(source) if refusals.is_empty() => {
-            let sandbox = fields.sandbox_name.clone().unwrap_or_default();
+            let into = match (env, sandbox) {
+                (Some(env), _) => Into::Env(env.to_owned()),
+                (None, sandbox) => Into::Sandbox(sandbox.unwrap_or_default().to_owned()),
+            };
             Ok(Box::new(LoadArtifact {
                 fields,
-                sandbox,
+                into,
                 destination,
                 source,
             }))
@@ -199,7 +256,7 @@ fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<R
 }
 
 /// Returns what the step loads, or why that cannot be told.
-fn source(fields: &Fields) -> Result<Source, Refusal> {
+fn source(fields: &Fields, wants: &'static [ArtifactKind]) -> Result<Source, Refusal> {
     let mut steps = Vec::new();
     if let Some(step) = given(&fields.artifact_from_step_id) {
         steps.push(("/artifact_from_step_id", step));
@@ -227,12 +284,18 @@ fn source(fields: &Fields) -> Result<Source, Refusal> {
                     format!("/artifacts/{at}/id"),
                     &wanted.id,
                     has_version,
+                    wants,
                 ));
             }
         }
         (None, Some(name)) => {
             let has_version = fields.artifact_version.is_some();
-            refs.push(artifact_ref("/artifact_id".to_owned(), name, has_version));
+            refs.push(artifact_ref(
+                "/artifact_id".to_owned(),
+                name,
+                has_version,
+                wants,
+            ));
         }
         (None, None) => {}
     }
@@ -262,165 +325,17 @@ fn source(fields: &Fields) -> Result<Source, Refusal> {
     }
 }
 
-fn artifact_ref(field: String, name: &str, has_version: bool) -> ArtifactRef {
+fn artifact_ref(
+    field: String,
+    name: &str,
+    has_version: bool,
+    wants: &'static [ArtifactKind],
+) -> ArtifactRef {
     ArtifactRef {
         field,
         name: name.to_owned(),
-        wants: FILES,
+        wants,
         has_version,
-    }
-}
-
-/// One artifact, ready to be copied.
-struct Load {
-    id: Value,
-    version: Value,
-    kind: &'static str,
-    /// The paths of the files in the artifact.
-    files: Vec<String>,
-}
-
-impl LoadArtifact {
-    fn loads_of_folder(
-        &self,
-        cx: StepCx<'_>,
-        refs: &[ArtifactRef],
-    ) -> Result<(Vec<Load>, Vec<Put>), StepError> {
-        let (mut loads, mut puts) = (Vec::new(), Vec::new());
-        for artifact in refs {
-            let content = cx.services.artifact(&artifact.name).ok_or_else(|| {
-                StepError::new(format!("there is no artifact `{}`", artifact.name))
-            })?;
-            if !FILES.contains(&content.kind) {
-                return Err(StepError::of(
-                    "ValueError",
-                    format!(
-                        "artifact `{}` is of kind `{}`, which cannot be loaded in this release; kinds that can are `file` and `file_artifact_universe`",
-                        artifact.name,
-                        content.kind.as_str(),
-                    ),
-                ));
-            }
-            for file in &content.files {
-                puts.push(Put {
-                    from: file.source.clone(),
-                    to: below(&self.destination, &file.path),
-                    mode: if file.executable { 0o755 } else { 0o644 },
-                });
-            }
-            loads.push(Load {
-                id: Value::String(content.id.clone()),
-                // What a folder holds has one version: a store's numbers count writes, and nothing is written.
-                version: Value::from(1),
-                kind: content.kind.as_str(),
-                files: content.files.iter().map(|file| file.path.clone()).collect(),
-            });
-        }
-        Ok((loads, puts))
-    }
-
-    fn loads_of_step(
-        &self,
-        cx: StepCx<'_>,
-        step: &str,
-    ) -> Result<(Vec<Load>, Vec<Put>), StepError> {
-        let Some(collected) = cx.find(&Lookup::metadata(&["collected_artifacts", step])) else {
-            let snapshot = cx.find(&Lookup::metadata(&["env_snapshotted_universes", step]));
-            let has = if snapshot.is_some() {
-                "left the snapshot of an env, which a sandbox cannot load"
-            } else {
-                "left nothing to load"
-            };
-            return Err(StepError::new(format!("step `{step}` {has}")));
-        };
-        let universe = &collected["file_artifact_universe"];
-        let artifacts = collected["artifacts"].as_object();
-        let Some(artifacts) = artifacts.filter(|files| !files.is_empty() && !universe.is_null())
-        else {
-            cx.note(&format!(
-                "step `{step}` collected no file, so nothing is loaded"
-            ));
-            return Ok((Vec::new(), Vec::new()));
-        };
-        let scratch = cx.services.scratch()?;
-        let mut puts = Vec::new();
-        let mut stored = Vec::new();
-        for (at, (path, url)) in artifacts.iter().enumerate() {
-            let file = url.as_str().and_then(object_url::read).ok_or_else(|| {
-                StepError::of("ValueError", format!("`{path}` that step `{step}` collected is at {url}, which is no file of the store"))
-            })?;
-            if path.split('/').any(|part| part == "..") {
-                return Err(StepError::of(
-                    "ValueError",
-                    format!("path `{path}` that step `{step}` collected has `..`"),
-                ));
-            }
-            let from = scratch.join(at.to_string());
-            stored.push((path, file, from.clone()));
-            puts.push(Put {
-                from,
-                to: below(&self.destination, path),
-                mode: 0o644,
-            });
-        }
-        let fetched = together::blocking(|| {
-            together::each(&stored, |_, (path, file, to)| {
-                match cx.services.fetch(file, to) {
-                    Ok(true) => Ok(()),
-                    Ok(false) => Err(StepError::new(format!(
-                        "the store has lost `{path}` that step `{step}` collected"
-                    ))),
-                    Err(error) => Err(error),
-                }
-            })
-        });
-        fetched.into_iter().collect::<Result<(), StepError>>()?;
-        let load = Load {
-            id: universe["id"].clone(),
-            version: universe["version"].clone(),
-            kind: ArtifactKind::FileUniverse.as_str(),
-            files: artifacts.keys().cloned().collect(),
-        };
-        Ok((vec![load], puts))
-    }
-
-    async fn load(&self, cx: StepCx<'_>) -> Result<Output, StepError> {
-        let sandbox = cx.sandbox(&self.sandbox)?;
-        let (loads, puts) = match &self.source {
-            Source::Artifacts(refs) => self.loads_of_folder(cx, refs)?,
-            Source::Collected { step, .. } => self.loads_of_step(cx, step)?,
-        };
-        let mut seen = BTreeMap::new();
-        for put in &puts {
-            if let Some(other) = seen.insert(&put.to, &put.from)
-                && other != &put.from
-            {
-                let message = format!("two of the files go to `{}`", put.to);
-                return Err(StepError::of("ValueError", message));
-            }
-        }
-        let n = puts.len();
-        if n > 0 {
-            together::blocking(|| sandbox.put(&puts))?;
-            let files = if n == 1 { "file" } else { "files" };
-            cx.note(&format!("copied {n} {files} to `{}`", self.destination));
-        }
-        let place = Place::Append(vec!["loaded_file_artifact_universes".to_owned()]);
-        let entry = |load: Load| {
-            let value = json!({
-                "id": load.id,
-                "version": load.version,
-                "artifact_type": load.kind,
-                "env_id": null,
-                "agent_name": null,
-                "sandbox_name": self.sandbox,
-                "container_name": null,
-                "destination_path": self.destination,
-                "files": load.files,
-            });
-            Entry::data(place.clone(), value)
-        };
-        Ok(Output::of(loads.into_iter().map(entry).collect()))
     }
 }
 
@@ -432,7 +347,11 @@ impl Step for LoadArtifact {
     }
 
     fn touches(&self) -> Vec<(ResourceId, Touch)> {
-        vec![(ResourceId::sandbox(&self.sandbox), Touch::Mutates)]
+        let resource = match &self.into {
+            Into::Sandbox(name) => ResourceId::sandbox(name),
+            Into::Env(name) => ResourceId::env(name),
+        };
+        vec![(resource, Touch::Mutates)]
     }
 
     fn artifacts(&self) -> Vec<ArtifactRef> {
@@ -443,21 +362,36 @@ impl Step for LoadArtifact {
     }
 
     fn reads(&self) -> Vec<NameRef> {
+        let (field, lookup, key) = match &self.into {
+            Into::Sandbox(name) => (
+                "/sandbox_name",
+                Lookup::Sandbox(name.clone()),
+                "collected_artifacts",
+            ),
+            Into::Env(name) => (
+                "/env_id",
+                Lookup::Env(name.clone()),
+                "env_snapshotted_universes",
+            ),
+        };
         let mut reads = vec![NameRef {
-            field: "/sandbox_name".to_owned(),
-            lookup: Lookup::Sandbox(self.sandbox.clone()),
+            field: field.to_owned(),
+            lookup,
         }];
         if let Source::Collected { field, step } = &self.source {
             reads.push(NameRef {
                 field: (*field).to_owned(),
-                lookup: Lookup::metadata(&["collected_artifacts", step]),
+                lookup: Lookup::metadata(&[key, step]),
             });
         }
         reads
     }
 
     fn run<'a>(&'a self, cx: StepCx<'a>) -> BoxFuture<'a, Result<Output, StepError>> {
-        Box::pin(self.load(cx))
+        match &self.into {
+            Into::Sandbox(name) => Box::pin(self.load_into_sandbox(cx, name)),
+            Into::Env(name) => Box::pin(self.load_into_env(cx, name)),
+        }
     }
 }
 

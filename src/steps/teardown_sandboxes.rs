@@ -1,7 +1,7 @@
-//! Ends sandboxes before the run does.
+//! Ends sandboxes, envs and agents before the run does.
 //!
-//! What a sandbox is needed for is known from the graph, so every sandbox ends with the run by itself. This step is for
-//! a task that wants one gone earlier, such as before a slow verifier that no longer needs it.
+//! What a live thing is needed for is known from the graph, so each ends with the run by itself. This step is for a task
+//! that wants one gone earlier, such as before a slow verifier that no longer needs it.
 //!
 //! ```json
 //! {"id": "down", "type": "teardown_sandboxes", "sandbox_names": ["box"]}
@@ -13,23 +13,22 @@
 //!
 //! # When it runs
 //!
-//! In every run, when the steps that it depends on are done; a sandbox that the run never made has nothing to end. Its
-//! failure never fails a task.
+//! In every run, when the steps that it depends on are done; what the run never made has nothing to end. Its failure never
+//! fails a task.
 //!
 //! # Differences to agent-env
 //!
-//! - `agent_names` and `env_ids` are refused where they name something, not there yet.
-//! - A step after this one that needs the sandbox gets it anew, in the state that it had.
+//! - A step after this one that needs what was ended gets it anew, in the state that it had.
 
 use std::sync::OnceLock;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::target::{MISSING, NOT_YET};
+use super::target::MISSING;
 use crate::context::Output;
 use crate::json::{Map, Value, json};
-use crate::resource::{ResourceId, Touch};
+use crate::resource::{ResourceId, ResourceKind, Touch};
 use crate::step::sandbox::BoxFuture;
 use crate::step::{
     Determinism, Refusal, Step, StepCx, StepError, StepType, read_fields, schema_of,
@@ -63,52 +62,48 @@ struct Fields {
 
 #[derive(Debug)]
 struct TeardownSandboxes {
-    sandbox_names: Vec<String>,
+    retires: Vec<ResourceId>,
 }
 
 fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<Refusal>> {
     let fields: Fields = read_fields(fields)?;
-    let mut refusals = Vec::new();
     let lists = [
-        ("agent_names", &fields.agent_names, "deploy_agent"),
-        ("env_ids", &fields.env_ids, "deploy_env"),
+        (ResourceKind::Agent, fields.agent_names),
+        (ResourceKind::Env, fields.env_ids),
+        (ResourceKind::Sandbox, fields.sandbox_names),
     ];
-    for (name, list, step_type) in lists {
-        for (at, text) in list.iter().flatten().enumerate() {
-            refusals.push(
-                Refusal::new(
-                    NOT_YET,
-                    format!("/{name}/{at}"),
-                    format!("`{text}` cannot be ended: there is no `{step_type}` in this release"),
-                )
-                .help(format!("delete it from `{name}`")),
-            );
-        }
+    let named = lists.iter().flat_map(|(kind, names)| {
+        let names = names.iter().flatten();
+        names.map(|name| ResourceId::new(*kind, name))
+    });
+    let mut retires: Vec<ResourceId> = named.collect();
+    retires.sort();
+    retires.dedup();
+    if retires.is_empty() {
+        return Err(vec![
+            Refusal::new(MISSING, "", "the step does not say what it ends")
+                .help("add \"sandbox_names\": [\"..\"], `env_ids` or `agent_names`"),
+        ]);
     }
-    let mut sandbox_names = fields.sandbox_names.unwrap_or_default();
-    sandbox_names.sort();
-    sandbox_names.dedup();
-    if sandbox_names.is_empty() && refusals.is_empty() {
-        refusals.push(
-            Refusal::new(MISSING, "", "the step does not say which sandbox it ends")
-                .help("add \"sandbox_names\": [\"..\"]"),
-        );
-    }
-    if refusals.is_empty() {
-        Ok(Box::new(TeardownSandboxes { sandbox_names }))
-    } else {
-        Err(refusals)
-    }
+    Ok(Box::new(TeardownSandboxes { retires }))
 }
 
 impl Step for TeardownSandboxes {
     fn fields(&self) -> Value {
-        json!({"sandbox_names": self.sandbox_names})
+        let names = |kind: ResourceKind| -> Vec<&str> {
+            let of_kind = self.retires.iter().filter(|resource| resource.kind == kind);
+            of_kind.map(|resource| resource.name.as_str()).collect()
+        };
+        json!({
+            "agent_names": names(ResourceKind::Agent),
+            "env_ids": names(ResourceKind::Env),
+            "sandbox_names": names(ResourceKind::Sandbox),
+        })
     }
 
     fn touches(&self) -> Vec<(ResourceId, Touch)> {
-        let retires = |name: &String| (ResourceId::sandbox(name), Touch::Retires);
-        self.sandbox_names.iter().map(retires).collect()
+        let retires = |resource: &ResourceId| (resource.clone(), Touch::Retires);
+        self.retires.iter().map(retires).collect()
     }
 
     fn determinism(&self) -> Determinism {
@@ -140,14 +135,18 @@ mod tests {
     }
 
     #[test]
-    fn a_teardown_that_names_no_sandbox_is_refused() {
+    fn a_teardown_that_names_nothing_is_refused() {
         expect![[r#"
-            missing-field : the step does not say which sandbox it ends (add "sandbox_names": [".."])
+            missing-field : the step does not say what it ends (add "sandbox_names": [".."], `env_ids` or `agent_names`)
         "#]]
         .assert_eq(&refused(&TYPE, json!({"sandbox_names": [], "env_ids": null})));
-        expect![[r#"
-            not-supported-yet /env_ids/0: `email` cannot be ended: there is no `deploy_env` in this release (delete it from `env_ids`)
-        "#]]
-        .assert_eq(&refused(&TYPE, json!({"env_ids": ["email"]})));
+    }
+
+    #[test]
+    fn envs_and_agents_are_retired_like_sandboxes() {
+        let fields = json!({"env_ids": ["email"], "agent_names": ["a"]});
+        let step = build_step(&TYPE, "down", fields);
+        let retired = [ResourceId::env("email"), ResourceId::agent("a")];
+        assert_eq!(step.touches(), retired.map(|id| (id, Touch::Retires)));
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::steps::object_url;
 use crate::steps::testing::{FakeServices, build_step, refused, run, show};
 use expect_test::expect;
 

@@ -1,0 +1,562 @@
+//! Live envs: made when a step needs them, brought to the state that it needs, and what that state is when nobody uses
+//! them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use aebuild_cache::Cache;
+use serde_json_path::JsonPath;
+use tokio::sync::Mutex as AsyncMutex;
+
+use super::live::{ProvisionError, Provisioner, Settled, UNKNOWN, handle};
+use super::store::{file_of_version, stored_file};
+use crate::context::Place;
+use crate::digest::{Digest, Digester};
+use crate::gateway::{Gate, GateSettings, Keeper, Recipe, Recorder};
+use crate::graph::StepIx;
+use crate::provider::local::{LocalError, LocalSandbox, SandboxSpec};
+use crate::provider::process::Patience;
+use crate::provider::served::{ServedEnv, Start};
+use crate::provider::{builtin, python};
+use crate::record::Redactor;
+use crate::resource::{ResourceId, Version};
+use crate::schedule::{EnvParts, MadeOf, Need, TaskPlan};
+use crate::step::env::{EnvError, EnvServer};
+use crate::step::sandbox::{Put, Sandbox};
+use crate::step::{Bench, StepError};
+use crate::system::locked;
+use crate::task::deploy::{EnvRun, ProcessRun, StateMode};
+
+/// How long what serves is asked to end before it is killed: nothing of it is needed any more.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// A live env.
+pub(super) struct LiveEnv {
+    gate: Arc<Gate>,
+    mode: StateMode,
+    version: Version,
+    /// The calls on record when the version was taken: all, and those that may have changed something.
+    counted: (u64, u64),
+    /// The digest of the exported state at the version.
+    exported: Option<Digest>,
+}
+
+pub(super) type EnvSlot = Arc<AsyncMutex<Option<LiveEnv>>>;
+
+/// Keeps large answers in the store.
+struct InCache(Option<Cache>);
+
+impl Keeper for InCache {
+    fn keep(&self, bytes: &[u8]) -> Option<String> {
+        let cache = self.0.as_ref()?;
+        cache
+            .put_blob(bytes)
+            .ok()
+            .map(|blob| stored_file(blob).url())
+    }
+}
+
+fn failed(error: impl ToString) -> ProvisionError {
+    ProvisionError::Failed(error.to_string())
+}
+
+impl Provisioner {
+    pub(super) fn env_slot(&self, task: usize, resource: &ResourceId) -> EnvSlot {
+        locked(&self.envs)
+            .entry((task, resource.clone()))
+            .or_default()
+            .clone()
+    }
+
+    /// Brings an env to the version that a step needs.
+    pub(super) async fn provide_env(
+        &self,
+        task: usize,
+        plan: &TaskPlan,
+        step: StepIx,
+        need: &Need,
+    ) -> Result<Arc<Gate>, ProvisionError> {
+        let slot = self.env_slot(task, &need.resource);
+        let mut slot = slot.lock().await;
+        if let Some(live) = slot.take_if(|live| {
+            // One that is gone is of no use, and one that only grows cannot go back.
+            let can_go_back = matches!(need.version, Version::Exported { .. });
+            live.gate.broken().is_some() || live.version != need.version && !can_go_back
+        }) {
+            live.gate.stop().await;
+        }
+        if let Some(live) = slot.as_ref()
+            && live.version == need.version
+        {
+            return Ok(live.gate.clone());
+        }
+        let mut live = match slot.take() {
+            Some(live) => live,
+            None => self.start_env(task, plan, step, &need.resource).await?,
+        };
+        if let Err(error) = self.bring_to(&mut live, &need.version).await {
+            live.gate.stop().await;
+            return Err(error);
+        }
+        live.version = need.version;
+        live.counted = live.gate.counts();
+        let gate = live.gate.clone();
+        *slot = Some(live);
+        Ok(gate)
+    }
+
+    /// Brings an env that was just made, or one whose state can be replaced, to a version.
+    async fn bring_to(&self, live: &mut LiveEnv, version: &Version) -> Result<(), ProvisionError> {
+        let lost = |why: &str| ProvisionError::Lost(Some(why.to_owned()));
+        let kept = || {
+            let cache = self
+                .cache
+                .as_ref()
+                .ok_or_else(|| lost("there is no cache"))?;
+            let blob = file_of_version(version);
+            let blob = blob.ok_or_else(|| lost("nothing is kept of that state"))?;
+            let bytes = cache.get_blob(&blob);
+            bytes.ok_or_else(|| lost("what was kept of that state is damaged or gone"))
+        };
+        match version {
+            Version::Created(_) => {
+                if live.mode == StateMode::Export {
+                    let snapshot = live.gate.snapshot().await.map_err(|error| {
+                        failed(format!("its card offers the data plane, but {error}"))
+                    })?;
+                    live.exported = Some(Digest::of_bytes(&snapshot));
+                }
+                Ok(())
+            }
+            Version::Exported { .. } => {
+                let snapshot = kept()?;
+                live.exported = Some(Digest::of_bytes(&snapshot));
+                let restored = live.gate.restore(snapshot).await;
+                restored.map_err(|why| lost(&why))
+            }
+            Version::Recorded { .. } => {
+                let recipe = Recipe::from_bytes(&kept()?);
+                let recipe = recipe.ok_or_else(|| lost("its recording is of another version"))?;
+                let replayed = live.gate.replay(&recipe).await;
+                replayed.map_err(|why| lost(&why))
+            }
+            Version::State { .. } | Version::Lineage(_) => {
+                Err(lost("nothing is kept of that state"))
+            }
+        }
+    }
+
+    async fn start_env(
+        &self,
+        task: usize,
+        plan: &TaskPlan,
+        step: StepIx,
+        resource: &ResourceId,
+    ) -> Result<LiveEnv, ProvisionError> {
+        let place = Place::Env(resource.name.clone());
+        let maker = plan.maker_of(step, &place);
+        let maker = maker.map(|maker| &plan.steps[maker.at()]);
+        let (Some(maker), Some(MadeOf::Env(parts))) = (maker, maker.map(|maker| &maker.made_of))
+        else {
+            return Err(failed(format!("nothing says what {resource} is made of")));
+        };
+        let parts: &EnvParts = parts;
+        let spec = &parts.spec;
+        let instance = handle(maker, &place, "instance_id");
+        let (server, can_export): (Arc<dyn EnvServer>, bool) = match &spec.run {
+            EnvRun::Builtin { name } => {
+                let server = builtin::start(name, &spec.env_id);
+                let server =
+                    server.ok_or_else(|| failed(format!("no env `{name}` is compiled in")))?;
+                (server, true)
+            }
+            EnvRun::Process(run) => {
+                let env = self.start_process(task, parts, run, &instance).await?;
+                let can_export = env.can_export();
+                (Arc::new(env), can_export)
+            }
+            EnvRun::Url { url } => {
+                let env = ServedEnv::connect(spec, url).await.map_err(failed)?;
+                let can_export = env.can_export();
+                if can_export {
+                    // It may hold what an earlier run left.
+                    env.import(b"[]".to_vec()).await.map_err(failed)?;
+                }
+                (Arc::new(env), can_export)
+            }
+            EnvRun::Docker { .. } => {
+                return Err(failed(
+                    "it runs in a container, and no container engine is used in this release; say how it is run \
+                 without one, with `command` in aebuild.toml",
+                ));
+            }
+        };
+        let mode = match (spec.state, can_export) {
+            (Some(StateMode::Export), false) => {
+                server.stop().await;
+                return Err(failed(format!(
+                    "`state` of env `{}` is \"export\", but its server does not offer the whole data plane",
+                    spec.env_id
+                )));
+            }
+            (Some(mode), _) => mode,
+            (None, true) => StateMode::Export,
+            (None, false) => StateMode::Replay,
+        };
+        let volatile = spec.volatile.iter().map(|path| JsonPath::parse(path));
+        let volatile: Vec<JsonPath> = volatile.collect::<Result<_, _>>().map_err(|error| {
+            failed(format!(
+                "`volatile` of env `{}` is no JSON path: {error}",
+                spec.env_id
+            ))
+        })?;
+        let settings = GateSettings {
+            env_id: spec.env_id.clone(),
+            call_timeout: Duration::from_secs(spec.call_timeout_seconds),
+            read_only_tools: spec.read_only_tools.clone(),
+            volatile,
+            exports: mode == StateMode::Export,
+            can_export,
+        };
+        let n = self.made.fetch_add(1, Ordering::Relaxed);
+        let folder = self.run_folder().join(format!("calls-{n}"));
+        let keeper = Arc::new(InCache(self.cache.clone()));
+        let recorder = Recorder::new(folder.join("calls.jsonl"), keeper, self.system.clone());
+        Ok(LiveEnv {
+            gate: Gate::new(settings, server, recorder, Vec::new()),
+            mode,
+            version: Version::Lineage(Digest::of_bytes(b"just made")),
+            counted: (0, 0),
+            exported: None,
+        })
+    }
+
+    async fn start_process(
+        &self,
+        task: usize,
+        parts: &EnvParts,
+        run: &ProcessRun,
+        instance: &str,
+    ) -> Result<ServedEnv, ProvisionError> {
+        let mut mounts: Vec<PathBuf> = run.mount.iter().map(|path| self.absolute(path)).collect();
+        let mut search: Vec<PathBuf> = mounts
+            .iter()
+            .flat_map(|path| [path.join("bin"), path.join(".bin"), path.clone()])
+            .collect();
+        let python = match &run.requirements {
+            None => None,
+            Some(file) => {
+                let content = parts.content.iter().flat_map(|content| &content.files);
+                let found = content.into_iter().find(|found| found.path == *file);
+                let found = found.ok_or_else(|| {
+                    failed(format!(
+                        "`requirements` of env `{}` names `{file}`, which is not in its folder",
+                        parts.spec.env_id
+                    ))
+                })?;
+                let text = crate::system::disk::read_to_string(&found.source).map_err(failed)?;
+                let python = self
+                    .python(&python::requirements(&text))
+                    .await
+                    .map_err(failed)?;
+                let home = python.parent().and_then(Path::parent);
+                mounts.extend(home.map(Path::to_path_buf));
+                search.extend(python.parent().map(Path::to_path_buf));
+                Some(python)
+            }
+        };
+        let mut env_vars = parts.passed.clone();
+        if !search.is_empty() {
+            let path: Vec<String> = search
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect();
+            let path = format!("{}:{}", path.join(":"), crate::provider::local::PATH);
+            env_vars.push(("PATH".to_owned(), path));
+        }
+        let sandbox = self
+            .private_sandbox(instance, task, env_vars, mounts)
+            .await?;
+        let files = parts.content.iter().flat_map(|content| &content.files);
+        let puts: Vec<Put> = files
+            .map(|file| Put {
+                from: file.source.clone(),
+                to: format!("/app/{}", file.path),
+                mode: if file.executable { 0o755 } else { 0o644 },
+            })
+            .collect();
+        sandbox.put(&puts).map_err(failed)?;
+        let start = Start {
+            spec: &parts.spec,
+            run,
+            sandbox: sandbox.clone(),
+            python: python.as_deref(),
+        };
+        match ServedEnv::start(start).await {
+            Ok(env) => Ok(env),
+            Err(error) => {
+                // Its folder goes with the run's own at the latest.
+                let _ = sandbox.destroy().await;
+                Err(failed(error))
+            }
+        }
+    }
+
+    /// Makes a sandbox that is nobody's but aebuild's.
+    async fn private_sandbox(
+        &self,
+        name: &str,
+        task: usize,
+        env_vars: Vec<(String, String)>,
+        mounts: Vec<PathBuf>,
+    ) -> Result<Arc<LocalSandbox>, ProvisionError> {
+        let sandboxes = self.sandboxes().await?;
+        let patience = Patience {
+            grace: GRACE,
+            ..Patience::default()
+        };
+        let spec = SandboxSpec {
+            id: name.to_owned(),
+            env_vars,
+            mounts,
+            patience: Some(patience),
+            ..SandboxSpec::default()
+        };
+        let mut made = sandboxes.create(spec.clone());
+        let mut n = 1;
+        while let Err(LocalError::Exists { .. }) = made {
+            n += 1;
+            let id = format!("{name}-{task}-{n}");
+            made = sandboxes.create(SandboxSpec { id, ..spec.clone() });
+        }
+        made.map_err(failed)
+    }
+
+    /// Returns a path of the configuration as one of this machine.
+    fn absolute(&self, path: &str) -> PathBuf {
+        self.settings.workspace.join(path)
+    }
+
+    /// Returns an interpreter that has these packages.
+    async fn python(&self, packages: &[String]) -> Result<PathBuf, String> {
+        let folder = match &self.cache {
+            Some(cache) => cache.dir().join("python"),
+            None => self.settings.folder.join("python"),
+        };
+        let packages = packages.to_vec();
+        let make = move || python::environment(&folder, &packages);
+        let made = tokio::task::spawn_blocking(make).await;
+        made.unwrap_or_else(|error| {
+            Err(format!("bug: making a Python environment failed: {error}"))
+        })
+    }
+
+    /// Makes a place for a program of a step.
+    pub(super) async fn bench(
+        &self,
+        task: usize,
+        step: StepIx,
+        packages: &[String],
+    ) -> Result<(Bench, Arc<LocalSandbox>), StepError> {
+        let (mut mounts, mut interpreter) = (Vec::new(), "python3".to_owned());
+        if !packages.is_empty() {
+            let python = self.python(packages).await;
+            let python = python.map_err(|why| {
+                StepError::new(format!(
+                    "the packages {} cannot be had: {why}",
+                    packages.join(", ")
+                ))
+            })?;
+            let home = python.parent().and_then(Path::parent);
+            mounts.extend(home.map(Path::to_path_buf));
+            interpreter = python.display().to_string();
+        }
+        let name = format!("bench-{task}-{}", step.0);
+        let made = self.private_sandbox(&name, task, self.settings.passed.clone(), mounts);
+        let sandbox = made.await.map_err(|error| match error {
+            ProvisionError::Failed(why) => StepError::new(why),
+            ProvisionError::Lost(_) => StepError::new("no place for a program could be made"),
+        })?;
+        let bench = Bench {
+            sandbox: sandbox.clone(),
+            python: interpreter,
+        };
+        Ok((bench, sandbox))
+    }
+
+    /// Returns the env among a step's needs that is gone, and why.
+    pub(super) async fn broken_env(&self, task: usize, needs: &[Need]) -> Option<EnvError> {
+        for need in needs {
+            let slot = locked(&self.envs)
+                .get(&(task, need.resource.clone()))
+                .cloned();
+            let Some(slot) = slot else { continue };
+            let slot = slot.lock().await;
+            if let Some(error) = slot.as_ref().and_then(|live| live.gate.broken()) {
+                return Some(error);
+            }
+        }
+        None
+    }
+
+    /// Takes the state of an env that no step uses.
+    pub(super) async fn settle_env(&self, task: usize, resource: &ResourceId) -> Settled {
+        let slot = self.env_slot(task, resource);
+        let mut slot = slot.lock().await;
+        let Some(live) = slot.as_mut() else {
+            return Settled {
+                version: Version::Created(Digest::of_bytes(b"not live")),
+                changed: false,
+                notice: None,
+            };
+        };
+        live.gate.idle().await;
+        let unchanged = Settled {
+            version: live.version,
+            changed: false,
+            notice: None,
+        };
+        let counts = live.gate.counts();
+        if live.gate.broken().is_some() {
+            // The step that found out has said it already.
+            return self.unknown_state(live, task, None);
+        }
+        if counts.0 == live.counted.0 {
+            return unchanged;
+        }
+        match self.state_now(live, counts).await {
+            Ok(None) => {
+                live.counted = counts;
+                unchanged
+            }
+            Ok(Some(version)) => {
+                live.counted = counts;
+                live.version = version;
+                Settled {
+                    version,
+                    changed: true,
+                    notice: None,
+                }
+            }
+            Err(why) => {
+                let text = format!("the state of {resource} cannot be taken: {why}");
+                self.unknown_state(live, task, Some(text))
+            }
+        }
+    }
+
+    fn unknown_state(&self, live: &mut LiveEnv, task: usize, notice: Option<String>) -> Settled {
+        let version = self.unknown_version(task);
+        live.version = version;
+        Settled {
+            version,
+            changed: true,
+            notice,
+        }
+    }
+
+    /// Returns a version that is nobody's.
+    pub(super) fn unknown_version(&self, task: usize) -> Version {
+        let mut digester = Digester::new("unknown state");
+        digester.text(&self.settings.run).number(task as u64);
+        digester.number(self.unknown.fetch_add(1, Ordering::Relaxed));
+        Version::State {
+            tree: digester.finish(),
+            size: UNKNOWN,
+        }
+    }
+
+    /// Returns the version that an env is at, `None` where it is the one that it was at.
+    async fn state_now(
+        &self,
+        live: &mut LiveEnv,
+        counts: (u64, u64),
+    ) -> Result<Option<Version>, String> {
+        match live.mode {
+            StateMode::Export => {
+                let snapshot = live
+                    .gate
+                    .snapshot()
+                    .await
+                    .map_err(|error| error.to_string())?;
+                let digest = Digest::of_bytes(&snapshot);
+                if live.exported == Some(digest) {
+                    return Ok(None);
+                }
+                let (file, size) = self.keep_state(snapshot).await?;
+                live.exported = Some(digest);
+                Ok(Some(Version::Exported { file, size }))
+            }
+            _ if counts.1 == live.counted.1 => Ok(None),
+            StateMode::Replay => {
+                let lines = live.gate.lines().map_err(|error| error.to_string())?;
+                let recipe = Recipe::of_record(&lines, live.gate.volatile());
+                let (file, size) = self.keep_state(recipe.to_bytes()).await?;
+                Ok(Some(Version::Recorded { file, size }))
+            }
+            StateMode::None => {
+                let lines = live.gate.lines().map_err(|error| error.to_string())?;
+                let recipe = Recipe::of_record(&lines, live.gate.volatile());
+                let mut digester = Digester::new("history");
+                digester.digest(&live.version.digest());
+                digester.digest(&Digest::of_bytes(&recipe.to_bytes()));
+                Ok(Some(Version::Lineage(digester.finish())))
+            }
+        }
+    }
+
+    /// Keeps what a state is brought back by, and returns its name.
+    async fn keep_state(&self, bytes: Vec<u8>) -> Result<(Digest, u64), String> {
+        let redactor = Redactor::new(self.settings.secrets.iter().map(String::as_str));
+        if !redactor.is_empty() && *redactor.bytes(&bytes) != *bytes {
+            return Err("it holds the value of a variable that is passed on".to_owned());
+        }
+        let Some(cache) = self.cache.clone() else {
+            return Ok((Digest::of_bytes(&bytes), bytes.len() as u64));
+        };
+        let put = move || cache.put_blob(&bytes).map_err(|error| error.to_string());
+        let blob = tokio::task::spawn_blocking(put).await;
+        let blob = blob.map_err(|error| format!("bug: keeping a state failed: {error}"))??;
+        let file = stored_file(blob);
+        Ok((Digest::from_bytes(file.sha256), file.size))
+    }
+
+    /// Ends an env.
+    pub(super) fn retire_env(self: &Arc<Self>, task: usize, resource: &ResourceId) {
+        let slot = locked(&self.envs).remove(&(task, resource.clone()));
+        if let Some(slot) = slot {
+            tokio::spawn(async move {
+                if let Some(live) = slot.lock().await.take() {
+                    live.gate.stop().await;
+                }
+            });
+        }
+    }
+
+    /// Ends the envs of a task, or of all tasks.
+    pub(super) async fn end_envs(&self, task: Option<usize>) {
+        let slots: Vec<EnvSlot> = {
+            let mut all = locked(&self.envs);
+            let mine: Vec<_> = all
+                .keys()
+                .filter(|(of, _)| task.is_none_or(|task| *of == task))
+                .cloned()
+                .collect();
+            mine.into_iter()
+                .filter_map(|key| all.remove(&key))
+                .collect()
+        };
+        let stops = slots.into_iter().map(|slot| async move {
+            if let Some(live) = slot.lock().await.take() {
+                live.gate.stop().await;
+            }
+        });
+        let stops: Vec<_> = stops.map(tokio::spawn).collect();
+        for stop in stops {
+            // An error is a panic of what ends it; its processes go with the run.
+            let _ = stop.await;
+        }
+    }
+}

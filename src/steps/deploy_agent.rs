@@ -1,0 +1,286 @@
+//! Makes an agent, connected to envs.
+//!
+//! ```json
+//! {"id": "assistant", "type": "deploy_agent", "agent_name": "assistant", "env_ids": ["email"], "depends_on": ["email"]}
+//! ```
+//!
+//! Which agent it is, is said by a folder below `agents/`: the one that `a2a_agent_id` names, else the one that is named
+//! like `agent_name`. See the chapter on agents for what a scripted agent's folder says.
+//!
+//! # What it gives
+//!
+//! One entry in `deployed_agents`, found by `agent_name`.
+//!
+//! # When it runs
+//!
+//! Never by itself. An agent is made when a step that must run prompts it.
+//!
+//! # What is in its key
+//!
+//! The files of the agent's folder, and all fields but `ttl_seconds` and what only says where it runs.
+//!
+//! # Differences to agent-env
+//!
+//! - Scripted agents only: agents that talk to a model, run a command or serve A2A come in a later release.
+//! - `skills`, `enable_agent_changelog`, agent snapshots, `sandbox_name` and `network_policy` are refused, not there yet.
+//! - `env_vars`, `litellm_base_url`, `disk_size_gb`, `cpu`, `memory_mb` and `sandbox_type` are accepted and change nothing
+//!   of a scripted agent.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::target::{DEFAULT_AGENT, NOT_YET, given};
+use crate::context::{Entry, Lookup, Output, Place};
+use crate::digest::Digest;
+use crate::json::{Map, Value, json};
+use crate::resource::{ResourceId, Touch};
+use crate::step::sandbox::BoxFuture;
+use crate::step::{
+    Deploys, NameRef, Refusal, Step, StepCx, StepError, StepType, read_fields, schema_of,
+};
+use crate::task::{OnError, StepId};
+
+/// The step type `deploy_agent`.
+pub static TYPE: StepType = StepType {
+    name: "deploy_agent",
+    version: 1,
+    on_error: OnError::FailTask,
+    make_schema: schema_of::<Fields>,
+    build,
+    page: include_str!("deploy_agent.rs"),
+    schema: OnceLock::new(),
+};
+
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Fields {
+    /// The envs that the agent is connected to.
+    #[serde(default)]
+    env_ids: Vec<String>,
+    /// The step that deployed the envs.
+    env_step_id: Option<String>,
+    /// The agent; the one named like `agent_name` where absent.
+    a2a_agent_id: Option<String>,
+    /// The version; an agent of the task folder has none.
+    a2a_agent_version: Option<u64>,
+    /// The name by which other steps find the agent.
+    #[serde(default = "default_name")]
+    #[schemars(length(min = 1, max = 128))]
+    agent_name: String,
+    /// What the agent is told that it is.
+    agent_description: Option<String>,
+    /// Environment variables of the agent.
+    #[serde(default)]
+    env_vars: BTreeMap<String, String>,
+    /// Skills that the agent gets.
+    #[serde(default)]
+    skills: Vec<Value>,
+    /// What the agent is told before every prompt.
+    system_prompt: Option<String>,
+    /// Size of the disk, in GiB.
+    disk_size_gb: Option<f64>,
+    /// The address of the model endpoint.
+    litellm_base_url: Option<String>,
+    /// Who provides the agent's sandbox.
+    sandbox_type: Option<String>,
+    /// Time after which the agent may be taken away, in seconds.
+    ttl_seconds: Option<u64>,
+    /// Number of processors.
+    cpu: Option<f64>,
+    /// Memory, in MiB.
+    memory_mb: Option<u64>,
+    /// A snapshot of an agent's files.
+    agent_snapshot_files_artifact_id: Option<String>,
+    /// The version of the snapshot.
+    agent_snapshot_files_artifact_version: Option<u64>,
+    /// The context that the snapshot becomes.
+    agent_snapshot_target_context_id: Option<String>,
+    /// What the agent may reach over the network.
+    network_policy: Option<Value>,
+    /// The role in which it calls tools; `default` where absent.
+    role: Option<String>,
+    /// Whether changes of the agent's files are kept.
+    #[serde(default)]
+    enable_agent_changelog: bool,
+    /// How far such changes are applied.
+    agent_changelog_toolcall_position_exclusive: Option<u64>,
+    /// The sandbox in which the agent runs.
+    sandbox_name: Option<String>,
+    /// Whether the agent can use Docker.
+    #[serde(default)]
+    enable_docker: bool,
+    /// Notes for the provider.
+    #[serde(default)]
+    metadata: Map<String, Value>,
+    /// Changes to apply.
+    agent_changelog_object_url: Option<String>,
+}
+
+fn default_name() -> String {
+    DEFAULT_AGENT.to_owned()
+}
+
+#[derive(Debug)]
+struct DeployAgent {
+    fields: Fields,
+}
+
+fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<Refusal>> {
+    let mut fields: Fields = read_fields(fields)?;
+    let mut refusals = Vec::new();
+    let not_yet = [
+        ("skills", !fields.skills.is_empty()),
+        (
+            "agent_snapshot_files_artifact_id",
+            fields.agent_snapshot_files_artifact_id.is_some(),
+        ),
+        ("network_policy", fields.network_policy.is_some()),
+        ("enable_agent_changelog", fields.enable_agent_changelog),
+        (
+            "agent_changelog_object_url",
+            fields.agent_changelog_object_url.is_some(),
+        ),
+        ("sandbox_name", given(&fields.sandbox_name).is_some()),
+        ("enable_docker", fields.enable_docker),
+    ];
+    for (name, _) in not_yet.into_iter().filter(|(_, is_set)| *is_set) {
+        refusals.push(
+            Refusal::new(
+                NOT_YET,
+                format!("/{name}"),
+                format!("no agent can use `{name}` in this release"),
+            )
+            .help(format!("delete `{name}`")),
+        );
+    }
+    if fields.a2a_agent_version.is_some() {
+        refusals.push(
+            Refusal::new(
+                "pinned-artifact",
+                "/a2a_agent_version",
+                "an agent of the task folder has no versions",
+            )
+            .help("delete `a2a_agent_version`"),
+        );
+    }
+    let mut seen = Vec::new();
+    for env_id in std::mem::take(&mut fields.env_ids) {
+        if !seen.contains(&env_id) {
+            seen.push(env_id);
+        }
+    }
+    fields.env_ids = seen;
+    if refusals.is_empty() {
+        Ok(Box::new(DeployAgent { fields }))
+    } else {
+        Err(refusals)
+    }
+}
+
+impl Step for DeployAgent {
+    fn fields(&self) -> Value {
+        json!(self.fields)
+    }
+
+    fn touches(&self) -> Vec<(ResourceId, Touch)> {
+        vec![(ResourceId::agent(&self.fields.agent_name), Touch::Creates)]
+    }
+
+    fn deploys(&self) -> Option<Deploys> {
+        Some(Deploys::Agent {
+            agent_name: self.fields.agent_name.clone(),
+            agent_id: given(&self.fields.a2a_agent_id).map(str::to_owned),
+            env_ids: self.fields.env_ids.clone(),
+        })
+    }
+
+    fn live_output(&self, handle: &str) -> Option<Output> {
+        let fields = &self.fields;
+        let definition = json!({
+            "agent_name": fields.agent_name,
+            "agent_description": fields.agent_description,
+            "env_ids": fields.env_ids,
+            "env_vars": fields.env_vars,
+            "system_prompt": fields.system_prompt,
+            "role": fields.role,
+            "metadata": fields.metadata,
+        });
+        let value = json!({
+            "agent_name": fields.agent_name,
+            "api_url": null,
+            "sandbox_id": handle,
+            "sandbox_type": "local",
+            "a2a_url": null,
+            "a2a_card": null,
+            "instance_id": handle,
+            "role": fields.role,
+            "network_policy": null,
+            "on_host": false,
+            "installed_container": null,
+            "env_ids": fields.env_ids,
+        });
+        let place = Place::Agent(fields.agent_name.clone());
+        Some(Output::of(vec![Entry::live(
+            place,
+            value,
+            &Digest::of_value(&definition),
+        )]))
+    }
+
+    fn reads(&self) -> Vec<NameRef> {
+        let envs = self.fields.env_ids.iter().enumerate();
+        envs.map(|(at, env_id)| NameRef {
+            field: format!("/env_ids/{at}"),
+            lookup: Lookup::Env(env_id.clone()),
+        })
+        .collect()
+    }
+
+    fn provides(&self) -> Vec<NameRef> {
+        vec![NameRef {
+            field: "/agent_name".to_owned(),
+            lookup: Lookup::Agent(self.fields.agent_name.clone()),
+        }]
+    }
+
+    fn run<'a>(&'a self, _: StepCx<'a>) -> BoxFuture<'a, Result<Output, StepError>> {
+        unreachable!("bug: a step that only provides a live thing was run")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::steps::testing::{build_step, refused};
+    use expect_test::expect;
+
+    #[test]
+    fn an_agent_reads_the_envs_that_it_is_connected_to() {
+        let fields = json!({"agent_name": "a", "env_ids": ["mail", "kv", "mail"]});
+        let step = build_step(&TYPE, "a", fields);
+        let reads: Vec<String> = step
+            .reads()
+            .iter()
+            .map(|read| read.lookup.to_string())
+            .collect();
+        assert_eq!(reads, ["env `mail`", "env `kv`"]);
+        let digest = |handle| step.live_output(handle).unwrap().entries[0].digest;
+        assert_eq!(digest("one"), digest("two"));
+    }
+
+    #[test]
+    fn what_no_agent_can_do_yet_is_refused() {
+        expect![[r#"
+            not-supported-yet /skills: no agent can use `skills` in this release (delete `skills`)
+            not-supported-yet /enable_docker: no agent can use `enable_docker` in this release (delete `enable_docker`)
+            pinned-artifact /a2a_agent_version: an agent of the task folder has no versions (delete `a2a_agent_version`)
+        "#]]
+        .assert_eq(&refused(
+            &TYPE,
+            json!({"skills": [{}], "enable_docker": true, "a2a_agent_version": 1}),
+        ));
+    }
+}

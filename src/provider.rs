@@ -13,3 +13,4 @@ mod paths;
 pub mod process;
 pub mod reap;
 mod rewrite;
+pub mod scripted;

@@ -7,6 +7,7 @@ pub mod config;
 pub mod folder;
 pub mod overrides;
 pub mod parse;
+pub mod script;
 
 use std::borrow::Borrow;
 use std::fmt;

@@ -7,6 +7,7 @@ use super::{Definition, suggest};
 use crate::diagnostic::Diagnostic;
 use crate::json::{Map, Node, Value, json};
 use crate::system::FileKind;
+use crate::task::script;
 
 impl Reader<'_> {
     /// Reads `envs/` or `agents/`.
@@ -192,6 +193,7 @@ fn keys(folder: &str, kind: &str) -> Value {
                 ),
             ]),
         ),
+        ("agents", "scripted") => script::schema(),
         _ => json!({"type": "object", "properties": {"type": text(), "id": text()}}),
     }
 }

@@ -68,12 +68,13 @@ impl ScriptedAgent {
     }
 
     async fn follow(&self, prompt: &str, act: &mut Act) -> Result<(String, Option<Value>), Fault> {
-        let Some((ix, groups)) = self.script.find(prompt)? else {
+        let Some(found) = self.script.find(prompt)? else {
             return Err(Fault::Message(self.no_rule()));
         };
+        let ix = found.rule_ix;
         let rule = &self.script.rules[ix];
         if rule.prompt.is_some() {
-            act.scope["match"] = Value::Object(groups);
+            act.scope["match"] = Value::Object(found.groups);
         }
         for (call_ix, call) in rule.calls.iter().enumerate() {
             let at = format!("rule {}, call {}", ix + 1, call_ix + 1);

@@ -66,6 +66,15 @@ pub enum OnError {
     GoOn,
 }
 
+/// The rule for a prompt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// Where it is in the list.
+    pub rule_ix: usize,
+    /// The groups that its pattern found, by number and by name.
+    pub groups: Map<String, Value>,
+}
+
 /// A regular expression that is looked for in prompts.
 #[derive(Clone, Debug)]
 pub struct Pattern(Regex);
@@ -76,15 +85,15 @@ impl Script {
         read::read(value)
     }
 
-    /// Finds the first rule for a prompt: where it is in the list, and what its pattern found.
-    pub fn find(&self, prompt: &str) -> Result<Option<(usize, Map<String, Value>)>, String> {
-        for (ix, rule) in self.rules.iter().enumerate() {
-            let Some(pattern) = &rule.prompt else {
-                return Ok(Some((ix, Map::new())));
+    /// Finds the first rule for a prompt.
+    pub fn find(&self, prompt: &str) -> Result<Option<Found>, String> {
+        for (rule_ix, rule) in self.rules.iter().enumerate() {
+            let groups = match &rule.prompt {
+                Some(pattern) => pattern.groups(prompt),
+                None => Ok(Some(Map::new())),
             };
-            let groups = pattern.groups(prompt);
-            if let Some(groups) = groups.map_err(|why| format!("rule {}: {why}", ix + 1))? {
-                return Ok(Some((ix, groups)));
+            if let Some(groups) = groups.map_err(|why| format!("rule {}: {why}", rule_ix + 1))? {
+                return Ok(Some(Found { rule_ix, groups }));
             }
         }
         Ok(None)
@@ -127,13 +136,13 @@ mod tests {
             {"prompt": r"(?i)reply to (?<who>\w+)( now)?"}, {"prompt": "never"}, {"reply": "Hm."},
         ]}))
         .unwrap();
-        let (ix, groups) = script.find("Please REPLY to dana.").unwrap().unwrap();
-        assert_eq!(ix, 0);
+        let found = script.find("Please REPLY to dana.").unwrap().unwrap();
+        assert_eq!(found.rule_ix, 0);
         assert_eq!(
-            Value::Object(groups),
+            Value::Object(found.groups),
             json!({"0": "REPLY to dana", "1": "dana", "who": "dana"})
         );
-        assert_eq!(script.find("?").unwrap().unwrap().0, 2);
+        assert_eq!(script.find("?").unwrap().unwrap().rule_ix, 2);
         let narrow = Script::read(&json!({"rules": [{"prompt": "^a$"}]})).unwrap();
         assert_eq!(narrow.find("b"), Ok(None));
     }

@@ -17,3 +17,4 @@ pub mod python;
 pub mod reap;
 mod rewrite;
 pub mod served;
+pub mod scripted;

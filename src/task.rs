@@ -8,6 +8,7 @@ pub mod deploy;
 pub mod folder;
 pub mod overrides;
 pub mod parse;
+pub mod script;
 
 use std::borrow::Borrow;
 use std::fmt;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use aebuild::json::Value;
+use aebuild::provider::builtin;
 use aebuild::task::config::KEYS;
 use aebuild::{cli, steps};
 
@@ -26,6 +27,9 @@ fn the_reference_is_what_the_code_says() {
             cli::page(step_type)
         );
         pages.push((path, page));
+    }
+    for name in builtin::names() {
+        pages.push((format!("reference/envs/{name}.md"), env(name)));
     }
     for name in examples() {
         let page = format!("{{{{#include ../../../tasks/{name}/README.md}}}}\n");
@@ -88,6 +92,7 @@ fn summary() -> String {
                 "samples",
                 "scores",
                 "sandboxes",
+                "agents",
                 "cache",
                 "records",
             ],
@@ -145,6 +150,9 @@ fn summary() -> String {
     for step_type in steps::REGISTRY.0 {
         let name = step_type.name;
         reference.push_str(&format!("- [`{name}`](reference/steps/{name}.md)\n"));
+    }
+    for name in builtin::names() {
+        reference.push_str(&format!("- [Env `{name}`](reference/envs/{name}.md)\n"));
     }
     reference.push_str("- [Error index](reference/errors.md)\n\n# Examples\n\n");
     for name in examples() {
@@ -208,6 +216,43 @@ fn configuration() -> String {
         ));
     }
     text
+}
+
+/// Returns the page of an env that is compiled in: what its file says, and its tools.
+fn env(name: &str) -> String {
+    let doc = builtin::page(name).expect("it is there");
+    let doc = doc.lines().map_while(|line| line.strip_prefix("//!"));
+    let doc = doc.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line)));
+    let mut text = format!(
+        "# `{name}`\n\n{NOTE}{}\n## Tools\n\n| Tool | What it does | Effect |\n|---|---|---|\n",
+        doc.collect::<String>()
+    );
+    let mut details = String::new();
+    for tool in builtin::tools(name).expect("it is there") {
+        let called = tool["name"].as_str().unwrap_or_default();
+        let does = tool["description"].as_str().unwrap_or_default();
+        let hints = &tool["annotations"];
+        let effect = if hints["readOnlyHint"] == true {
+            "looks"
+        } else if hints["destructiveHint"] == true {
+            "takes away"
+        } else if hints["idempotentHint"] == true {
+            "sets"
+        } else {
+            "adds"
+        };
+        text.push_str(&format!("| `{called}` | {does} | {effect} |\n"));
+        details.push_str(&format!("\n### `{called}`\n\n"));
+        let schema = &tool["inputSchema"];
+        if schema["properties"]
+            .as_object()
+            .is_none_or(|all| all.is_empty())
+        {
+            details.push_str("It takes no arguments.\n");
+        }
+        write_fields(&mut details, schema, 0);
+    }
+    text + &details
 }
 
 fn errors() -> String {

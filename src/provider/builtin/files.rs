@@ -128,7 +128,7 @@ impl Store for Files {
                 "Write a file; one that is there is replaced.",
                 Effect::Destroys,
                 &[path(), content.clone()],
-                &[encoding.clone()],
+                std::slice::from_ref(&encoding),
             ),
             tool(
                 "append_file",

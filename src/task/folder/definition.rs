@@ -2,11 +2,12 @@
 
 use super::content;
 use super::entry::Reader;
-use super::settings::{table, text, texts};
+use super::settings::{Settings, table, text, texts};
 use super::{Definition, suggest};
 use crate::diagnostic::Diagnostic;
 use crate::json::{Map, Node, Value, json};
 use crate::system::FileKind;
+use crate::task::script::{self, Script};
 
 impl Reader<'_> {
     /// Reads `envs/` or `agents/`.
@@ -37,7 +38,12 @@ impl Reader<'_> {
             let declared = declared.unwrap_or(default).to_owned();
             let mut id = None;
             if let Some(settings) = &settings {
+                let n_faults = self.faults.len();
                 self.check_settings(settings, &keys(kind, &declared), &at);
+                let is_script = kind == "agents" && declared == "scripted";
+                if is_script && self.faults.len() == n_faults {
+                    self.check_script(settings, &at);
+                }
                 id = self.declared_id(settings, &at);
             }
             let definition = Definition {
@@ -56,6 +62,19 @@ impl Reader<'_> {
                 &mut self.folder.agents
             };
             all.insert(entry.name, definition);
+        }
+    }
+
+    /// Checks what a script says, which has the keys and types of one; it may stand in a file of its own too.
+    fn check_script(&mut self, settings: &Settings, at: &str) {
+        let Some(rules) = settings.node.member("rules") else {
+            return;
+        };
+        for fault in Script::read(&settings.value()).err().unwrap_or_default() {
+            let fault = Diagnostic::error("bad-script", format!("the script of {at}: {fault}"))
+                .primary(&settings.source, rules.key_span, "the rules start here")
+                .help("see the page about scripted agents in the book");
+            self.faults.push(fault);
         }
     }
 
@@ -192,6 +211,7 @@ fn keys(folder: &str, kind: &str) -> Value {
                 ),
             ]),
         ),
+        ("agents", "scripted") => script::schema(),
         _ => json!({"type": "object", "properties": {"type": text(), "id": text()}}),
     }
 }

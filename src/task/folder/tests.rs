@@ -1,6 +1,7 @@
 //! Task folders with every kind of fault, in memory, and on disk where links play a part.
 
 mod disk;
+mod scripts;
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -127,10 +128,7 @@ fn a_whole_folder_is_read() {
     "#]]
     .assert_eq(&overview(&folder, &faults));
     assert_eq!(folder.description.as_deref(), Some("Says hi."));
-    assert_eq!(
-        folder.aliases.agents.get("h").map(String::as_str),
-        Some("helper")
-    );
+    assert_eq!(folder.aliases.agents["h"], "helper");
     let listings: Vec<String> = folder
         .listings
         .iter()

@@ -1,0 +1,211 @@
+//! An agent that does what its script says, and needs no model.
+//!
+//! It calls the tools of its envs in order, keeps what they answer for the templates of the script, and tells what it did.
+//! It does not know where the script was written or where an env runs.
+
+use std::sync::Arc;
+
+use crate::json::{Map, Value, json};
+use crate::step::agent::{Agent, AgentError, Prompt, Reply};
+use crate::step::env::{EnvError, LiveEnv, answer_of, tool_error};
+use crate::step::sandbox::BoxFuture;
+use crate::task::script::{Call, OnError, Script};
+
+/// An agent that does what its script says.
+#[derive(Clone, Debug)]
+pub struct ScriptedAgent {
+    /// The `agent_name`.
+    pub name: String,
+    /// What it does.
+    pub script: Script,
+}
+
+impl Agent for ScriptedAgent {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn prompt(&self, prompt: Prompt) -> BoxFuture<'_, Result<Reply, AgentError>> {
+        Box::pin(async move {
+            let limit = prompt.timeout;
+            let agent = self.name.clone();
+            match tokio::time::timeout(limit, self.act(prompt)).await {
+                Ok(answer) => answer,
+                Err(_) => Err(AgentError::TimedOut { agent, limit }),
+            }
+        })
+    }
+}
+
+impl ScriptedAgent {
+    async fn act(&self, prompt: Prompt) -> Result<Reply, AgentError> {
+        let mut act = Act {
+            scope: json!({"prompt": prompt.text}),
+            trajectory: vec![json!({"role": "user", "content": prompt.text})],
+            tool_calls: 0,
+            envs: prompt.envs,
+        };
+        let done = self.follow(&prompt.text, &mut act).await;
+        let (text, structured) = match done {
+            Ok(done) => done,
+            Err(Fault::Env(error)) => return Err(AgentError::Env(error)),
+            Err(Fault::Message(message)) => {
+                return Err(AgentError::Failed {
+                    agent: self.name.clone(),
+                    message,
+                    trajectory: act.trajectory,
+                });
+            }
+        };
+        act.trajectory
+            .push(json!({"role": "assistant", "content": text}));
+        Ok(Reply {
+            text,
+            tool_calls: act.tool_calls,
+            structured,
+            trajectory: act.trajectory,
+        })
+    }
+
+    async fn follow(&self, prompt: &str, act: &mut Act) -> Result<(String, Option<Value>), Fault> {
+        let Some(found) = self.script.find(prompt)? else {
+            return Err(Fault::Message(self.no_rule()));
+        };
+        let ix = found.rule_ix;
+        let rule = &self.script.rules[ix];
+        if rule.prompt.is_some() {
+            act.scope["match"] = Value::Object(found.groups);
+        }
+        for (call_ix, call) in rule.calls.iter().enumerate() {
+            let at = format!("rule {}, call {}", ix + 1, call_ix + 1);
+            act.repeat(call, &at).await?;
+        }
+        let at = |why: String| format!("rule {}: {why}", ix + 1);
+        if let Some(fail) = &rule.fail {
+            return Err(Fault::Message(fail.fill_text(&act.scope).map_err(at)?));
+        }
+        let structured = rule.structured.as_ref();
+        let structured = structured.map(|value| value.fill(&act.scope)).transpose();
+        let text = rule.reply.fill_text(&act.scope).map_err(at)?;
+        Ok((text, structured.map_err(at)?))
+    }
+
+    fn no_rule(&self) -> String {
+        let patterns = self.script.rules.iter().filter_map(|rule| {
+            let pattern = rule.prompt.as_ref()?;
+            Some(format!("`{}`", pattern.as_str()))
+        });
+        let patterns: Vec<String> = patterns.collect();
+        format!(
+            "no rule of its script is for this prompt; the script knows prompts with {}",
+            patterns.join(", ")
+        )
+    }
+}
+
+/// Why an agent cannot go on.
+enum Fault {
+    /// It fails with this message.
+    Message(String),
+    /// An env is of no more use.
+    Env(EnvError),
+}
+
+impl From<String> for Fault {
+    fn from(message: String) -> Self {
+        Fault::Message(message)
+    }
+}
+
+/// One prompt on its way to an answer.
+struct Act {
+    /// What templates see.
+    scope: Value,
+    trajectory: Vec<Value>,
+    tool_calls: u64,
+    envs: Vec<Arc<dyn LiveEnv>>,
+}
+
+impl Act {
+    /// Makes a call, for each item of its list where it has one.
+    async fn repeat(&mut self, call: &Call, at: &str) -> Result<(), Fault> {
+        let Some(list) = &call.for_each else {
+            if let (Some(answer), Some(name)) = (self.once(call, at).await?, &call.save) {
+                self.scope[name] = answer;
+            }
+            return Ok(());
+        };
+        let items = list.fill_list(&self.scope);
+        let items = items.map_err(|why| format!("{at}: {why}"))?;
+        let mut answers = Vec::new();
+        for item in items {
+            self.scope["item"] = item;
+            answers.extend(self.once(call, at).await?);
+        }
+        if let Some(scope) = self.scope.as_object_mut() {
+            scope.remove("item");
+        }
+        if let Some(name) = &call.save {
+            self.scope[name] = Value::Array(answers);
+        }
+        Ok(())
+    }
+
+    /// Makes one call and returns the answer; `None` where it is left out.
+    async fn once(&mut self, call: &Call, at: &str) -> Result<Option<Value>, Fault> {
+        if call
+            .when
+            .as_ref()
+            .is_some_and(|when| !when.holds(&self.scope))
+        {
+            return Ok(None);
+        }
+        let arguments = call.arguments.fill(&self.scope);
+        let arguments = match arguments.map_err(|why| format!("{at}: {why}"))? {
+            Value::Object(arguments) => arguments,
+            _ => Map::new(),
+        };
+        let env = self.env(call).map_err(|why| format!("{at}: {why}"))?;
+        self.tool_calls += 1;
+        self.trajectory
+            .push(json!({"role": "assistant", "tool_calls": [
+                {"env": env.env_id(), "tool": call.tool, "arguments": arguments},
+            ]}));
+        let result = match env.call(&call.tool, arguments).await {
+            Ok(result) => result,
+            Err(error) if error.is_fatal() => return Err(Fault::Env(error)),
+            Err(error) => tool_error(&error.to_string()),
+        };
+        self.trajectory
+            .push(json!({"role": "tool", "tool": call.tool, "content": result}));
+        let answer = answer_of(&result);
+        if result["isError"] == true && call.on_error == OnError::Fail {
+            let text = answer.as_str().map_or(answer.to_string(), str::to_owned);
+            return Err(Fault::Message(format!("{at}: `{}`: {text}", call.tool)));
+        }
+        Ok(Some(answer))
+    }
+
+    fn env(&self, call: &Call) -> Result<Arc<dyn LiveEnv>, String> {
+        let names: Vec<String> = self
+            .envs
+            .iter()
+            .map(|env| format!("`{}`", env.env_id()))
+            .collect();
+        let has = match names.len() {
+            0 => "the agent has none".to_owned(),
+            _ => format!("the agent has {}", names.join(", ")),
+        };
+        match (&call.env, &self.envs[..]) {
+            (None, [env]) => Ok(env.clone()),
+            (None, _) => Err(format!("`{}` needs an env that is named; {has}", call.tool)),
+            (Some(name), envs) => {
+                let found = envs.iter().find(|env| env.env_id() == name).cloned();
+                found.ok_or_else(|| format!("there is no env `{name}`; {has}"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! The script of an agent that needs no model: what it does and answers, prompt by prompt.
+//!
+//! A script is a list of rules. The first rule whose pattern is found in the prompt says which tools are called, with
+//! what arguments, and what is answered. Arguments and answers are [templates](template) over what the tools said before.
+//! All faults of a script are found when it is read, but for those that only an answer can show.
+
+mod read;
+mod schema;
+pub mod template;
+
+use fancy_regex::Regex;
+
+use self::template::Template;
+use crate::json::{Map, Value};
+
+pub use schema::schema;
+
+/// What an agent does, rule by rule; the first one that is for a prompt counts.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// The rules, in order.
+    pub rules: Vec<Rule>,
+}
+
+/// What an agent does when it is asked something.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// What is looked for in the prompt; any prompt where it is absent.
+    pub prompt: Option<Pattern>,
+    /// The calls, in order.
+    pub calls: Vec<Call>,
+    /// The text of the answer.
+    pub reply: Template,
+    /// The typed value of the answer.
+    pub structured: Option<Template>,
+    /// The message with which the agent fails after its calls.
+    pub fail: Option<Template>,
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The `env_id`; the only env of the agent where it is absent.
+    pub env: Option<String>,
+    /// The tool.
+    pub tool: String,
+    /// Its arguments, an object.
+    pub arguments: Template,
+    /// The name under which the answer is kept.
+    pub save: Option<String>,
+    /// The call is left out where this finds nothing, or what is empty or false.
+    pub when: Option<Template>,
+    /// The call is made once for each item of this list.
+    pub for_each: Option<Template>,
+    /// What becomes of a call that does not succeed.
+    pub on_error: OnError,
+}
+
+/// What becomes of a call that does not succeed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// The agent fails with what the tool said.
+    #[default]
+    Fail,
+    /// The agent goes on, and what the tool said is its answer.
+    GoOn,
+}
+
+/// The rule for a prompt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// Where it is in the list.
+    pub rule_ix: usize,
+    /// The groups that its pattern found, by number and by name.
+    pub groups: Map<String, Value>,
+}
+
+/// A regular expression that is looked for in prompts.
+#[derive(Clone, Debug)]
+pub struct Pattern(Regex);
+
+impl Script {
+    /// Reads a script; the error holds every fault. `type` and `id` are passed over.
+    pub fn read(value: &Value) -> Result<Self, Vec<String>> {
+        read::read(value)
+    }
+
+    /// Finds the first rule for a prompt.
+    pub fn find(&self, prompt: &str) -> Result<Option<Found>, String> {
+        for (rule_ix, rule) in self.rules.iter().enumerate() {
+            let groups = match &rule.prompt {
+                Some(pattern) => pattern.groups(prompt),
+                None => Ok(Some(Map::new())),
+            };
+            if let Some(groups) = groups.map_err(|why| format!("rule {}: {why}", rule_ix + 1))? {
+                return Ok(Some(Found { rule_ix, groups }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Pattern {
+    /// Returns the text of the pattern.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// Returns the groups that were found, by number and by name; `None` where the pattern is not found.
+    fn groups(&self, text: &str) -> Result<Option<Map<String, Value>>, String> {
+        let found = self
+            .0
+            .captures(text)
+            .map_err(|_| format!("the search for `{}` takes too long", self.as_str()))?;
+        Ok(found.map(|found| {
+            let mut groups = Map::new();
+            for (ix, name) in self.0.capture_names().enumerate() {
+                let Some(group) = found.get(ix) else { continue };
+                for key in [Some(ix.to_string()), name.map(str::to_owned)] {
+                    groups.extend(key.map(|key| (key, Value::from(group.as_str()))));
+                }
+            }
+            groups
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::json;
+
+    #[test]
+    fn the_first_rule_for_a_prompt_counts() {
+        let script = Script::read(&json!({"rules": [
+            {"prompt": r"(?i)reply to (?<who>\w+)( now)?"}, {"prompt": "never"}, {"reply": "Hm."},
+        ]}))
+        .unwrap();
+        let found = script.find("Please REPLY to dana.").unwrap().unwrap();
+        assert_eq!(found.rule_ix, 0);
+        assert_eq!(
+            Value::Object(found.groups),
+            json!({"0": "REPLY to dana", "1": "dana", "who": "dana"})
+        );
+        assert_eq!(script.find("?").unwrap().unwrap().rule_ix, 2);
+        let narrow = Script::read(&json!({"rules": [{"prompt": "^a$"}]})).unwrap();
+        assert_eq!(narrow.find("b"), Ok(None));
+    }
+}

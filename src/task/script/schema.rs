@@ -1,0 +1,106 @@
+//! The schema of a script, which the check of `agent.toml` goes by.
+
+use crate::json::{Value, json};
+
+/// The keys of a script.
+pub(super) const SCRIPT: [&str; 3] = ["type", "id", "rules"];
+/// The keys of a rule.
+pub(super) const RULE: [&str; 5] = ["prompt", "calls", "reply", "structured", "fail"];
+/// The keys of a call.
+pub(super) const CALL: [&str; 7] = [
+    "env",
+    "tool",
+    "arguments",
+    "save",
+    "when",
+    "for_each",
+    "on_error",
+];
+
+/// Returns the JSON Schema of a script.
+pub fn schema() -> Value {
+    let call = json!({
+        "type": "object",
+        "properties": {
+            "env": {
+                "type": "string",
+                "minLength": 1,
+                "description": "The `env_id`; it may be left out where the agent has exactly one env.",
+            },
+            "tool": {"type": "string", "minLength": 1, "description": "The tool."},
+            "arguments": {"type": "object", "description": "Its arguments, with templates."},
+            "save": {
+                "type": "string",
+                "minLength": 1,
+                "description": "The name under which the answer is kept for templates.",
+            },
+            "when": {
+                "type": "string",
+                "minLength": 1,
+                "description": "A template; where it finds nothing, or what is empty or false, the call is left out.",
+            },
+            "for_each": {
+                "type": ["string", "array"],
+                "description": "A template for a list; the call is made for each item, which is called `item`.",
+            },
+            "on_error": {
+                "type": "string",
+                "enum": ["fail", "go-on"],
+                "default": "fail",
+                "description": "What becomes of a call that does not succeed.",
+            },
+        },
+        "required": ["tool"],
+        "additionalProperties": false,
+    });
+    let rule = json!({
+        "type": "object",
+        "properties": {
+            "prompt": {
+                "type": "string",
+                "description": "A regular expression that is looked for in the prompt; any prompt where it is absent.",
+            },
+            "calls": {"type": "array", "items": call, "description": "The calls, in order."},
+            "reply": {"type": "string", "default": "", "description": "The answer, with templates."},
+            "structured": {"description": "The typed value of the answer, with templates."},
+            "fail": {
+                "type": "string",
+                "description": "The message with which the agent fails after its calls, with templates.",
+            },
+        },
+        "additionalProperties": false,
+    });
+    json!({
+        "type": "object",
+        "properties": {
+            "type": {"type": "string", "minLength": 1, "description": "`scripted`."},
+            "id": {"type": "string", "minLength": 1, "description": "The id of the agent."},
+            "rules": {
+                "type": "array",
+                "items": rule,
+                "description": "The rules; the first one that is for a prompt counts.",
+            },
+        },
+        "additionalProperties": false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_has_the_keys_that_are_read() {
+        let schema = schema();
+        let rule = &schema["properties"]["rules"]["items"];
+        let call = &rule["properties"]["calls"]["items"];
+        for (schema, keys) in [(&schema, &SCRIPT[..]), (rule, &RULE), (call, &CALL)] {
+            let mut declared: Vec<&String> =
+                schema["properties"].as_object().unwrap().keys().collect();
+            let mut keys = keys.to_vec();
+            declared.sort();
+            keys.sort_unstable();
+            assert_eq!(declared, keys);
+        }
+    }
+}

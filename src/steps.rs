@@ -15,6 +15,7 @@ pub mod reset_env;
 pub mod run_code;
 pub mod score;
 mod shown;
+pub mod snapshot_env;
 mod target;
 pub mod teardown_sandboxes;
 #[cfg(test)]
@@ -36,4 +37,5 @@ pub static REGISTRY: Registry = Registry(&[
     &collect_artifacts::TYPE,
     &teardown_sandboxes::TYPE,
     &reset_env::TYPE,
+    &snapshot_env::TYPE,
 ]);

@@ -8,6 +8,7 @@ pub mod aggregate_verifiers;
 pub mod collect_artifacts;
 pub mod deploy_sandbox;
 pub mod load_artifact;
+pub mod modify_env_tool_access;
 mod object_url;
 mod on_env;
 mod pattern;
@@ -38,4 +39,5 @@ pub static REGISTRY: Registry = Registry(&[
     &teardown_sandboxes::TYPE,
     &reset_env::TYPE,
     &snapshot_env::TYPE,
+    &modify_env_tool_access::TYPE,
 ]);

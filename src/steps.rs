@@ -5,6 +5,7 @@
 
 pub mod agent_prompt_response_verifier;
 pub mod aggregate_verifiers;
+pub mod apply_server_config;
 pub mod collect_artifacts;
 pub mod deploy_sandbox;
 pub mod load_artifact;
@@ -40,4 +41,5 @@ pub static REGISTRY: Registry = Registry(&[
     &reset_env::TYPE,
     &snapshot_env::TYPE,
     &modify_env_tool_access::TYPE,
+    &apply_server_config::TYPE,
 ]);

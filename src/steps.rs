@@ -6,6 +6,7 @@
 pub mod agent_prompt_response_verifier;
 pub mod aggregate_verifiers;
 pub mod apply_server_config;
+pub mod build_mcp_cli;
 pub mod collect_artifacts;
 pub mod deploy_sandbox;
 pub mod load_artifact;
@@ -42,4 +43,5 @@ pub static REGISTRY: Registry = Registry(&[
     &snapshot_env::TYPE,
     &modify_env_tool_access::TYPE,
     &apply_server_config::TYPE,
+    &build_mcp_cli::TYPE,
 ]);

@@ -25,6 +25,7 @@ pub mod teardown_sandboxes;
 mod testing;
 mod together;
 mod universe;
+pub mod verify_env_card;
 pub mod verify_sandbox;
 
 use crate::step::Registry;
@@ -44,4 +45,5 @@ pub static REGISTRY: Registry = Registry(&[
     &modify_env_tool_access::TYPE,
     &apply_server_config::TYPE,
     &build_mcp_cli::TYPE,
+    &verify_env_card::TYPE,
 ]);

@@ -26,6 +26,7 @@ mod testing;
 mod together;
 mod universe;
 pub mod verify_env_card;
+pub mod verify_env_core_protocol;
 pub mod verify_sandbox;
 
 use crate::step::Registry;
@@ -46,4 +47,5 @@ pub static REGISTRY: Registry = Registry(&[
     &apply_server_config::TYPE,
     &build_mcp_cli::TYPE,
     &verify_env_card::TYPE,
+    &verify_env_core_protocol::TYPE,
 ]);

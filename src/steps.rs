@@ -27,6 +27,7 @@ mod together;
 mod universe;
 pub mod verify_env_card;
 pub mod verify_env_core_protocol;
+pub mod verify_mcp_tool_schema;
 pub mod verify_sandbox;
 
 use crate::step::Registry;
@@ -48,4 +49,5 @@ pub static REGISTRY: Registry = Registry(&[
     &build_mcp_cli::TYPE,
     &verify_env_card::TYPE,
     &verify_env_core_protocol::TYPE,
+    &verify_mcp_tool_schema::TYPE,
 ]);

@@ -29,6 +29,7 @@ pub mod verify_env_card;
 pub mod verify_env_core_protocol;
 pub mod verify_mcp_tool_schema;
 pub mod verify_sandbox;
+pub mod verify_spec_conformance;
 
 use crate::step::Registry;
 
@@ -50,4 +51,5 @@ pub static REGISTRY: Registry = Registry(&[
     &verify_env_card::TYPE,
     &verify_env_core_protocol::TYPE,
     &verify_mcp_tool_schema::TYPE,
+    &verify_spec_conformance::TYPE,
 ]);

@@ -35,6 +35,7 @@ pub mod verify_env_core_protocol;
 pub mod verify_mcp_tool_schema;
 pub mod verify_sandbox;
 pub mod verify_spec_conformance;
+pub mod verify_universe_load_export_roundtrip;
 
 use crate::step::Registry;
 
@@ -61,4 +62,5 @@ pub static REGISTRY: Registry = Registry(&[
     &verify_env_core_protocol::TYPE,
     &verify_mcp_tool_schema::TYPE,
     &verify_spec_conformance::TYPE,
+    &verify_universe_load_export_roundtrip::TYPE,
 ]);

@@ -17,6 +17,7 @@ use crate::context::{Answer, Lookup, Output, Outputs, Place};
 use crate::gateway::{Caller, EnvHandle, Gate};
 use crate::graph::StepIx;
 use crate::provider::local::LocalSandbox;
+use crate::provider::scripted::ScriptedAgent;
 use crate::rebuild::{Log, Read, ReadKey};
 use crate::record::Redactor;
 use crate::resource::ResourceKind;
@@ -26,6 +27,7 @@ use crate::step::env::{DEFAULT_ROLE, LiveEnv};
 use crate::step::sandbox::{BoxFuture, Sandbox};
 use crate::step::{Bench, Content, Services, StepCx, StepError, StoredFile, Stream};
 use crate::system::{System, locked};
+use crate::task::script::Script;
 
 /// Logs longer than this are kept as a blob.
 const INLINE_LOG: usize = 8 * 1024;
@@ -345,8 +347,17 @@ impl Services for World {
                 "nothing says what agent `{name}` is made of"
             )));
         };
-        let _ = spec;
-        Err(StepError::new("scripted agents come next"))
+        let script = Script::read(&spec.settings).map_err(|faults| {
+            let text = format!(
+                "the script of agent `{name}` cannot be used: {}",
+                faults.join("; ")
+            );
+            StepError::of("ValueError", text)
+        })?;
+        Ok(Arc::new(ScriptedAgent {
+            name: name.to_owned(),
+            script,
+        }))
     }
 
     fn bench<'a>(&'a self, packages: &'a [String]) -> BoxFuture<'a, Result<Bench, StepError>> {

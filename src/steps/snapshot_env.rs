@@ -19,9 +19,9 @@
 //! named as the env's card names it. The file is the env's data: `.json` where the env gives an object, the file itself
 //! where it gives a file, and `.parts.json`, the list of parts, where it gives something else.
 //!
-//! With `include_env_trajectory` also `metadata.env_trajectory.<env_id>`, the calls of tools so far as JSON lines. With
-//! `include_env_changes` also `metadata.env_changes.<env_id>`, which says that there is no change log. Neither can fail
-//! the step.
+//! With `include_env_trajectory` also `metadata.env_trajectory.<env_id>`, the calls that were recorded since the env was
+//! made, as JSON lines. With `include_env_changes` also `metadata.env_changes.<env_id>`, which says that there is no change
+//! log. Neither can fail the step.
 //!
 //! # What is in its key
 //!
@@ -46,7 +46,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::target::{MISSING, NOT_YET, given};
-use super::{on_env, universe};
+use super::{on_env, together, universe};
 use crate::context::Output;
 use crate::digest::Digest;
 use crate::json::{Map, Value, json};
@@ -204,14 +204,15 @@ impl SnapshotEnv {
         let what = format!("the export of env `{env_id}`");
         let limit = self.fields.export_timeout_seconds;
         let parts = on_env::within(limit, "export_timeout_seconds", &what, env.export()).await?;
-        let (suffix, bytes) = universe::file_of(&parts).map_err(|why| {
-            StepError::of(
-                "EnvError",
-                format!("the state of env `{env_id}` cannot be kept: {why}"),
-            )
+        // A state may be large, and is read whole.
+        let (suffix, bytes, stored) = together::blocking(|| {
+            let (suffix, bytes) = universe::file_of(&parts).map_err(|why| {
+                let why = format!("the state of env `{env_id}` cannot be kept: {why}");
+                StepError::of("EnvError", why)
+            })?;
+            let stored = cx.services.keep(&bytes)?;
+            Ok::<_, StepError>((suffix, bytes, stored))
         })?;
-        drop(parts);
-        let stored = cx.services.keep(&bytes)?;
         let name = universe::name_of(&*env);
         let id = match given(&self.fields.snapshot_id) {
             Some(id) => id.to_owned(),

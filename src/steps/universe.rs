@@ -18,7 +18,7 @@ use serde::de::IgnoredAny;
 
 use crate::diagnostic::did_you_mean;
 use crate::json::{self, Map, Value};
-use crate::step::env::LiveEnv;
+use crate::step::env::{EnvError, LiveEnv};
 use crate::step::{Content, ContentFile};
 use crate::task::ArtifactKind;
 
@@ -113,6 +113,17 @@ fn mime_of(name: &str) -> &'static str {
     }
 }
 
+/// Puts a state in place of what an env has; parts are added only where there are any.
+pub(super) async fn load(env: &dyn LiveEnv, parts: Vec<u8>) -> Result<(), EnvError> {
+    let mut signs = parts.iter().filter(|byte| !byte.is_ascii_whitespace());
+    let is_empty = signs.next() == Some(&b'[') && signs.next() == Some(&b']');
+    if is_empty {
+        env.reset().await
+    } else {
+        env.load(parts).await
+    }
+}
+
 /// Returns the name of an env among environments: that of its card, else its id.
 pub(super) fn name_of(env: &dyn LiveEnv) -> String {
     let card = env.card();
@@ -172,6 +183,7 @@ mod tests {
     use super::*;
     use crate::digest::Digest;
     use crate::json::json;
+    use crate::steps::testing::{FakeEnv, block_on};
     use expect_test::expect;
     use proptest::prelude::*;
 
@@ -244,6 +256,18 @@ mod tests {
             the state is no list of parts: invalid type: integer `1`, expected a map at line 1 column 2
         "#]]
         .assert_eq(&text);
+    }
+
+    #[test]
+    fn an_env_without_parts_is_emptied() {
+        let env = FakeEnv::new("mail");
+        for parts in ["[ ]\n", r#"[{"kind":"text","text":""}]"#] {
+            block_on(load(&env, parts.into())).unwrap();
+        }
+        expect![[r#"
+            reset
+            load [{"kind":"text","text":""}]"#]]
+        .assert_eq(&env.said());
     }
 
     fn content(kind: ArtifactKind, paths: &[&str]) -> Content {

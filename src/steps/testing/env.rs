@@ -21,6 +21,8 @@ struct Inner {
     can_export: bool,
     /// How an exported state differs from the one that was loaded.
     distorts: fn(Value) -> Value,
+    /// Why a state is refused.
+    refuses: fn(&Value) -> Option<&'static str>,
     parts: Mutex<Value>,
     said: Mutex<Vec<String>>,
     trajectory: Mutex<Vec<u8>>,
@@ -45,6 +47,7 @@ impl FakeEnv {
                 data_plane: None,
                 can_export: true,
                 distorts: |parts| parts,
+                refuses: |_| None,
                 parts: Mutex::new(json!([])),
                 said: Mutex::default(),
                 trajectory: Mutex::default(),
@@ -106,6 +109,11 @@ impl FakeEnv {
     /// Sets how an export differs from what was loaded.
     pub(in crate::steps) fn distorts(self, distorts: fn(Value) -> Value) -> Self {
         self.change(|inner| inner.distorts = distorts)
+    }
+
+    /// Sets which states are refused, and why.
+    pub(in crate::steps) fn refuses(self, refuses: fn(&Value) -> Option<&'static str>) -> Self {
+        self.change(|inner| inner.refuses = refuses)
     }
 
     /// Sets the recorded calls.
@@ -222,6 +230,9 @@ impl LiveEnv for FakeEnv {
     fn load(&self, parts: Vec<u8>) -> BoxFuture<'_, Result<(), EnvError>> {
         let parts: Value = crate::json::from_slice(&parts).unwrap();
         self.say(format!("load {parts}"));
+        if let Some(why) = (self.inner.refuses)(&parts) {
+            return now(Err(self.refused("data/add", -32000, why.to_owned())));
+        }
         *self.inner.parts.lock().unwrap() = parts;
         now(Ok(()))
     }

@@ -1,6 +1,6 @@
 //! Envs that are compiled in: mail, a calendar, files and a store of values.
 //!
-//! Each is a [`Store`](store::Store): a state, the tools that work on it, and the form in which the state is exported. One
+//! Each is a `Store`: a state, the tools that work on it, and the form in which the state is exported. One
 //! server serves them all. Nothing here looks at a clock or at chance: ids are counted and time is a part of the state,
 //! so the same calls give the same bytes.
 

@@ -299,6 +299,33 @@ fn only_files_can_be_copied_into_files() {
     assert_eq!(refused.to_string(), "env `env` cannot take files");
 }
 
+/// States that were exported are kept and are loaded by later versions; a change here breaks them.
+#[test]
+fn an_export_is_the_same_bytes_in_every_version() {
+    let states = [
+        (
+            "mail",
+            json!({"emails": [{"sender": "a@x.org", "attachments": [{"name": "n"}]}]}),
+        ),
+        (
+            "calendar",
+            json!({"events": [{"start": "2026-01-01", "attendees": [{"email": "a@x.org"}]}]}),
+        ),
+        (
+            "files",
+            json!({"files": {"b": {"base64": "/w=="}, "a": {}}}),
+        ),
+        ("kv", json!({"values": {"b": [0.1, 1e300], "a": null}})),
+    ];
+    let exports = states.map(|(name, state)| String::from_utf8(Live::of(name, state).export()));
+    let exports: Vec<String> = exports.into_iter().map(Result::unwrap).collect();
+    expect_test::expect![[r#"
+        [{"kind":"data","data":{"user_email":"user@example.com","now":"2026-01-01T09:00:00Z","next_id":2,"emails":[{"email_id":"email-1","folder":"inbox","sender":"a@x.org","recipients":[],"subject":"","content":"","cc":[],"parent_id":null,"attachments":[{"name":"n","content_type":"","content":""}],"timestamp":"2026-01-01T09:00:00Z","is_read":false}]}}]
+        [{"kind":"data","data":{"now":"2026-01-01T09:00:00Z","next_id":2,"events":[{"event_id":"event-1","title":"","start":"2026-01-01","end":"2026-01-01","attendees":[{"email":"a@x.org","answer":"none"}],"location":"","notes":""}]}}]
+        [{"kind":"data","data":{"now":"2026-01-01T09:00:00Z","files":{"a":{"modified":"2026-01-01T09:00:00Z","text":""},"b":{"modified":"2026-01-01T09:00:00Z","base64":"/w=="}}}}]
+        [{"kind":"data","data":{"now":"2026-01-01T09:00:00Z","values":{"a":null,"b":[0.1,1e+300]}}}]"#]].assert_eq(&exports.join("\n"));
+}
+
 /// Arguments that fit a schema more often than not, with values that mean something to an env.
 fn arguments(schema: &Value) -> BoxedStrategy<Value> {
     const WORDS: [&str; 16] = [

@@ -5,6 +5,7 @@
 //! when nobody can change it, and every recorded call is some step's. The gateway does not know how an env is run.
 
 mod access;
+mod back;
 mod gate;
 mod handle;
 mod hook;

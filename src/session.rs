@@ -8,6 +8,7 @@ mod kept;
 mod load;
 mod part;
 mod run;
+mod select;
 mod setting;
 mod upkeep;
 

@@ -12,7 +12,6 @@ use tokio::sync::Notify;
 use super::Caller;
 use super::access::Access;
 use super::hook::{Hook, ToolCall};
-use super::recipe::{self, Recipe, Recorded};
 use super::record::{Made, Recorder};
 use crate::json::{Map, Value, json};
 use crate::step::env::{EnvError, EnvServer, ExtensionCall};
@@ -41,15 +40,23 @@ pub struct GateSettings {
 pub struct Gate {
     pub(super) settings: GateSettings,
     pub(super) server: Arc<dyn EnvServer>,
-    recorder: Recorder,
+    pub(super) recorder: Recorder,
     hooks: Vec<Arc<dyn Hook>>,
-    access: Mutex<Access>,
+    pub(super) access: Mutex<Access>,
     /// The calls of extensions, which set what no export holds.
-    configured: Mutex<Vec<Value>>,
+    pub(super) configured: Mutex<Vec<Value>>,
     tools: Mutex<Option<Arc<Vec<Value>>>>,
     broken: Mutex<Option<EnvError>>,
     in_flight: AtomicUsize,
     idle: Notify,
+}
+
+/// What is asked, as the record says it.
+struct What<'w> {
+    kind: &'static str,
+    name: &'w str,
+    arguments: Value,
+    mutates: bool,
 }
 
 /// Counts a request while it is on its way.
@@ -132,7 +139,7 @@ impl Gate {
     }
 
     /// Waits for the env as long as it may take; one that takes longer is taken to hang.
-    async fn ask<T>(
+    pub(super) async fn ask<T>(
         &self,
         what: &str,
         asked: impl Future<Output = Result<T, EnvError>>,
@@ -171,27 +178,25 @@ impl Gate {
         })
     }
 
+    /// Asks and records; `shown` is what of the answer is on record.
     async fn recorded<T>(
         &self,
         caller: &Caller,
-        kind: &'static str,
-        name: &str,
-        arguments: Value,
-        mutates: bool,
+        what: What<'_>,
         asked: impl Future<Output = Result<T, EnvError>>,
         shown: impl FnOnce(&T) -> Value,
     ) -> Result<T, EnvError> {
         let started_us = self.recorder.now_us();
-        let answer = self.ask(&format!("`{name}`"), asked).await;
+        let answer = self.ask(&format!("`{}`", what.name), asked).await;
         let made = Made {
-            kind,
-            name: name.to_owned(),
-            arguments,
+            kind: what.kind,
+            name: what.name.to_owned(),
+            arguments: what.arguments,
             answer: match &answer {
                 Ok(value) => Ok(shown(value)),
                 Err(error) => Err(error.to_string()),
             },
-            mutates,
+            mutates: what.mutates,
             started_us,
         };
         self.record(caller, &made)?;
@@ -308,10 +313,12 @@ impl Gate {
         let asked = self.server.request(method, params.clone());
         self.recorded(
             caller,
-            "request",
-            method,
-            params,
-            false,
+            What {
+                kind: "request",
+                name: method,
+                arguments: params,
+                mutates: false,
+            },
             asked,
             Value::clone,
         )
@@ -328,8 +335,18 @@ impl Gate {
         let mutates = method != "data/get";
         let asked = self.server.data_plane(method, params.clone());
         let shown = |answer: &Value| if mutates { answer.clone() } else { Value::Null };
-        self.recorded(caller, "data", method, params, mutates, asked, shown)
-            .await
+        self.recorded(
+            caller,
+            What {
+                kind: "data",
+                name: method,
+                arguments: params,
+                mutates,
+            },
+            asked,
+            shown,
+        )
+        .await
     }
 
     /// Empties the env.
@@ -348,9 +365,17 @@ impl Gate {
             Value::String(String::from_utf8_lossy(&parts).into_owned())
         };
         let asked = self.server.import(parts);
-        self.recorded(caller, "load", "data/add", shown, true, asked, |()| {
-            Value::Null
-        })
+        self.recorded(
+            caller,
+            What {
+                kind: "load",
+                name: "data/add",
+                arguments: shown,
+                mutates: true,
+            },
+            asked,
+            |()| Value::Null,
+        )
         .await
     }
 
@@ -371,10 +396,12 @@ impl Gate {
         let answer = self
             .recorded(
                 caller,
-                "extension",
-                &name,
-                shown.clone(),
-                true,
+                What {
+                    kind: "extension",
+                    name: &name,
+                    arguments: shown.clone(),
+                    mutates: true,
+                },
                 asked,
                 Value::clone,
             )
@@ -445,172 +472,13 @@ impl Gate {
             tail: String::new(),
         })
     }
-
-    /// Returns the bytes by which the state can be brought back, the same for the same state: the rules and settings on
-    /// the first line, then the exported state.
-    pub async fn snapshot(&self) -> Result<Vec<u8>, EnvError> {
-        let head = json!({
-            "version": 1,
-            "access": locked(&self.access).to_value(),
-            "settings": *locked(&self.configured),
-        });
-        let mut bytes = head.to_string().into_bytes();
-        bytes.push(b'\n');
-        let parts = self.export().await?;
-        bytes.reserve_exact(parts.len());
-        bytes.extend_from_slice(&parts);
-        Ok(bytes)
-    }
-
-    /// Brings a state back, and compares what the env holds then; the error says why it does not hold it.
-    pub async fn restore(&self, mut snapshot: Vec<u8>) -> Result<(), String> {
-        let line = snapshot.iter().position(|byte| *byte == b'\n');
-        let head = line.and_then(|at| crate::json::from_slice::<Value>(&snapshot[..at]).ok());
-        let head = head.filter(|head| head["version"] == 1);
-        let (Some(at), Some(head)) = (line, head) else {
-            return Err("its snapshot is of another version".to_owned());
-        };
-        let wanted = crate::digest::Digest::of_bytes(&snapshot);
-        let parts = snapshot.split_off(at + 1);
-        drop(snapshot);
-        let loaded = self.ask("`data/add`", self.server.import(parts)).await;
-        loaded.map_err(|error| format!("its snapshot does not load: {error}"))?;
-        let access = Access::from_value(&head["access"]).unwrap_or_default();
-        *locked(&self.access) = access;
-        locked(&self.configured).clear();
-        for shown in head["settings"].as_array().into_iter().flatten() {
-            let call = extension_of(shown).ok_or("its snapshot holds a setting that is none")?;
-            let set = self
-                .ask(&call.uri.clone(), self.server.extension(call))
-                .await;
-            set.map_err(|error| format!("a setting cannot be made again: {error}"))?;
-            locked(&self.configured).push(shown.clone());
-        }
-        let now = self.snapshot().await.map_err(|error| error.to_string())?;
-        if crate::digest::Digest::of_bytes(&now) != wanted {
-            return Err("it holds another state than the snapshot that it loaded".to_owned());
-        }
-        Ok(())
-    }
-
-    /// Makes recorded calls again and compares each answer; the error says which call answered otherwise.
-    pub async fn replay(&self, recipe: &Recipe) -> Result<(), String> {
-        let n = recipe.calls.len();
-        for (at, call) in recipe.calls.iter().enumerate() {
-            let answered = self.again(call).await;
-            if let Err(error) = &answered
-                && error.is_fatal()
-            {
-                return Err(error.to_string());
-            }
-            let answered = answered.map_err(|error| error.to_string());
-            let now = recipe::answer(&answered, &self.settings.volatile);
-            if now != call.answer {
-                return Err(format!(
-                    "call {} of {n}, `{}`, answered otherwise than when it was recorded: {} and not {}",
-                    at + 1,
-                    call.name,
-                    short(&now),
-                    short(&call.answer),
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    async fn again(&self, call: &Recorded) -> Result<Value, EnvError> {
-        let caller = Caller {
-            step: "replay".to_owned(),
-            role: call.role.clone(),
-        };
-        let unreadable = || EnvError::BadAnswer {
-            env: self.settings.env_id.clone(),
-            what: format!("a replay of `{}`", call.name),
-            why: "the recording is damaged".to_owned(),
-        };
-        match call.kind.as_str() {
-            "tool" => {
-                let arguments = call.arguments.as_object().cloned();
-                self.call(&caller, &call.name, arguments.ok_or_else(unreadable)?)
-                    .await
-            }
-            "data" => {
-                self.data_plane(&caller, &call.name, call.arguments.clone())
-                    .await
-            }
-            "load" => {
-                let parts = call.arguments.as_str().ok_or_else(unreadable)?;
-                let loaded = self.load(&caller, parts.as_bytes().to_vec()).await;
-                loaded.map(|()| Value::Null)
-            }
-            "extension" => {
-                let call = extension_of(&call.arguments).ok_or_else(unreadable)?;
-                self.extension(&caller, call).await
-            }
-            "access" => {
-                let enabled = call.arguments.get("enabled").and_then(Value::as_bool);
-                let tools = call.arguments.get("tools").and_then(Value::as_array);
-                let tools: Vec<String> = tools
-                    .into_iter()
-                    .flatten()
-                    .filter_map(|tool| tool.as_str().map(str::to_owned))
-                    .collect();
-                let enabled = enabled.ok_or_else(unreadable)?;
-                self.set_access(&caller, &call.name, &tools, enabled)
-            }
-            "put" => {
-                self.put_again(&caller, &call.arguments)
-                    .ok_or_else(unreadable)??;
-                Ok(Value::Null)
-            }
-            _ => Err(unreadable()),
-        }
-    }
-
-    fn put_again(&self, caller: &Caller, files: &Value) -> Option<Result<(), EnvError>> {
-        let folder = self.recorder.folder().join("put");
-        let mut puts = Vec::new();
-        for (at, file) in files.as_array()?.iter().enumerate() {
-            let bytes = BASE64.decode(file.get("bytes")?.as_str()?).ok()?;
-            let from = folder.join(at.to_string());
-            disk::create_dir_all(&folder).ok()?;
-            disk::write(&from, &bytes).ok()?;
-            puts.push(Put {
-                from,
-                to: file.get("to")?.as_str()?.to_owned(),
-                mode: u32::try_from(file.get("mode")?.as_u64()?).ok()?,
-            });
-        }
-        let put = self.put(caller, &puts);
-        // What is left goes with the run's own folder.
-        let _ = disk::remove_dir_all(&folder);
-        Some(put)
-    }
 }
 
-fn extension_value(call: &ExtensionCall) -> Value {
+pub(super) fn extension_value(call: &ExtensionCall) -> Value {
     json!({
         "uri": call.uri,
         "endpoint": call.endpoint,
         "verb": call.verb,
         "arguments": call.arguments,
     })
-}
-
-fn extension_of(value: &Value) -> Option<ExtensionCall> {
-    let text = |key: &str| Some(value.get(key)?.as_str()?.to_owned());
-    Some(ExtensionCall {
-        uri: text("uri")?,
-        endpoint: text("endpoint")?,
-        verb: text("verb")?,
-        arguments: value.get("arguments")?.as_object()?.clone(),
-    })
-}
-
-fn short(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(300) {
-        Some((end, _)) => format!("{}..", &text[..end]),
-        None => text,
-    }
 }

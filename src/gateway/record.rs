@@ -1,6 +1,5 @@
 //! The record of what was asked of an env: one JSON line a call, on disk while the env lives.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +34,7 @@ pub struct Recorder {
     path: PathBuf,
     keeper: Arc<dyn Keeper>,
     system: Arc<dyn System>,
-    file: Mutex<Option<BufWriter<File>>>,
+    file: Mutex<Option<Box<dyn Write + Send>>>,
     written: AtomicU64,
     mutating: AtomicU64,
 }
@@ -105,7 +104,7 @@ impl Recorder {
             if let Some(folder) = self.path.parent() {
                 disk::create_dir_all(folder)?;
             }
-            *file = Some(BufWriter::new(disk::create(&self.path)?));
+            *file = Some(Box::new(BufWriter::new(disk::create(&self.path)?)));
         }
         if let Some(file) = file.as_mut() {
             file.write_all(&bytes)?;

@@ -101,22 +101,20 @@ const TWO: &str =
 #[test]
 fn an_edit_of_one_task_file_reads_that_file_alone() {
     let mut fixture = fixture(&[TWO, TWO]);
-    fixture.check(expect![[
-        "plan task effective parsed graph built step fingerprint built step fingerprint plan task effective parsed graph built step fingerprint built step fingerprint"
-    ]]);
+    fixture.check(expect!["plan task effective parsed graph touches built step built step fingerprint fingerprint plan task effective parsed graph touches built step built step fingerprint fingerprint"]);
     fixture.check(expect![[""]]);
     fixture.edit(1, &TWO.replace("2", "3"));
-    fixture.check(expect![[
-        "parsed effective task plan graph step step built fingerprint"
-    ]]);
+    fixture.check(expect![
+        "parsed effective task plan graph step step built touches fingerprint"
+    ]);
 }
 
 #[test]
 fn an_edit_of_formatting_key_order_or_a_comment_changes_no_task() {
     let mut fixture = fixture(&[TWO]);
-    fixture.check(expect![[
-        "plan task effective parsed graph built step fingerprint built step fingerprint"
-    ]]);
+    fixture.check(expect![
+        "plan task effective parsed graph touches built step built step fingerprint fingerprint"
+    ]);
     fixture.edit(
         0,
         r#"[{"type": "noop", "//": "why", "text": "1", "id": "a"},

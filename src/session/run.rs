@@ -442,7 +442,7 @@ impl Session {
         for (at, loaded) in &self.folders {
             let root = &self.located[*at].root;
             if loaded.faults.is_empty() && self.located[*at].lone.is_none() {
-                let tasks = super::load::default_tasks(&loaded.folder);
+                let tasks = super::select::default_tasks(&loaded.folder);
                 self.kept
                     .set_folder(root, &loaded.watched, loaded.read_us, tasks);
             }

@@ -331,7 +331,7 @@ fn run_of(
         Some("builtin") => {
             let name = text(settings, "builtin").unwrap_or_default();
             if !BUILTIN_ENVS.contains(&name) {
-                let help = crate::diagnostic::did_you_mean(name, BUILTIN_ENVS.into_iter())
+                let help = crate::diagnostic::did_you_mean(name, BUILTIN_ENVS)
                     .unwrap_or_else(|| format!("there is {}", BUILTIN_ENVS.join(", ")));
                 let headline = format!("no env `{name}` is compiled in");
                 return Err(Unusable::new("unknown-env", headline, help));

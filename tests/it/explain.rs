@@ -94,6 +94,8 @@ fn a_field_changed() {
               field `criteria` changed
                 was [{"bash_cmd":"cp data/in.txt a.txt","type":"bash_cmd_succeeds"}]
                 now [{"bash_cmd":"cp -v data/in.txt a.txt","type":"bash_cmd_succeeds"}]
+            needs
+              sandbox `box` by restore
             key
               type: verify_sandbox
               version of type `verify_sandbox`: 1
@@ -126,6 +128,8 @@ fn a_file_of_an_artifact_changed_and_the_path_leads_to_it() {
               artifact `data` file `in.txt` changed
                 was e0e63aa4c8e1
                 now ef40086ad8a3
+            needs
+              sandbox `box` by create
             key
               type: load_artifact
               version of type `load_artifact`: 1
@@ -311,6 +315,8 @@ fn the_state_before_a_dirty_step_was_lost() {
                       field `criteria` changed
                         was [{"paths":["a.txt"],"type":"probe_file_exists"}]
                         now [{"paths":["a.txt","data/in.txt"],"type":"probe_file_exists"}]
+            needs
+              sandbox `box` by create
             key
               type: load_artifact
               version of type `load_artifact`: 1
@@ -344,6 +350,8 @@ fn a_step_that_is_volatile() {
             a (verify_sandbox) of <work>/tasks/t.json
             dirty because
               it is volatile: its result is never kept
+            needs
+              sandbox `box` by restore
             key
               type: verify_sandbox
               version of type `verify_sandbox`: 1

@@ -58,7 +58,6 @@ const HOMES: &[(&str, &[&str])] = &[
     ("schemars", &["step", "steps"]),
     ("fancy_regex", &["json", "task/script", "steps"]),
     ("unicode_normalization", &["task"]),
-    ("base64", &["steps"]),
     ("serde_saphyr", &["steps"]),
 ];
 

@@ -122,7 +122,7 @@ fn a_step_that_does_not_say_what_goes_where_is_refused() {
         missing-field : the step does not say which sandbox it loads into (add "sandbox_name": ".." with the name that a `deploy_sandbox` step gives it)
         conflicting-fields /artifact_id: the step has both `artifacts` and `artifact_id` (delete one of `artifacts` and `artifact_id`)
         conflicting-fields /artifact_from_step_id: the step has both `artifact_from_step_id` and `artifact_id` (delete one of `artifact_from_step_id` and `artifact_id`)
-        not-supported-yet /env_step_id: env `email` cannot be used: no step type deploys envs in this release (name a sandbox with `sandbox_name`; `deploy_env` comes in a later release)
+        not-supported-yet /env_step_id: an env cannot be found by the step that deployed it alone (add "env_id": ".." with the env's id)
         container-needs-docker /container_name: container `c` needs docker, which this release does not run (delete `container_name` to use the sandbox itself)
         not-supported-yet /urls: files of the web cannot be loaded in this release (put the files into a folder below `artifacts/` and name it in `artifact_id`)
         path-with-dots /destination_path: path `../x` has `..` (write the path without it)

@@ -37,6 +37,8 @@ pub struct LiveSettings {
     pub secrets: Vec<String>,
     /// The folder that paths of the configuration are relative to.
     pub workspace: PathBuf,
+    /// Packages that all programs in Python find.
+    pub python_packages: Vec<String>,
 }
 
 /// The size that stands for a state that could not be taken: no manifest is empty.

@@ -361,8 +361,9 @@ impl Provisioner {
         packages: &[String],
     ) -> Result<(Bench, Arc<LocalSandbox>), StepError> {
         let (mut mounts, mut interpreter) = (Vec::new(), "python3".to_owned());
+        let packages = python::joined(packages, &self.settings.python_packages);
         if !packages.is_empty() {
-            let python = self.python(packages).await;
+            let python = self.python(&packages).await;
             let python = python.map_err(|why| {
                 StepError::new(format!(
                     "the packages {} cannot be had: {why}",

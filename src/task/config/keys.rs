@@ -141,6 +141,14 @@ pub const KEYS: &[KeyDoc] = &[
         doc: "The same for one step, named `<task>/<step>`, or `<step>` for steps of that id in any task.",
     },
     KeyDoc {
+        path: "python.packages",
+        kind: KeyKind::Texts,
+        default: "[]",
+        doc: "Packages that verifiers in Python find, written as `pip` requirements, besides those that their own files \
+              name; one that is named here counts more than the same package there. They are part of the key of each step \
+              that runs Python.",
+    },
+    KeyDoc {
         path: "envs.*.builtin",
         kind: KeyKind::OneOf(&["mail", "calendar", "files", "kv"]),
         default: "",

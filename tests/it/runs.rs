@@ -538,7 +538,7 @@ fn who_looks_at_an_edit_before_the_run_does_not_hide_it() {
         StepVerdict::Dirty { .. }
     ));
     drop(session);
-    assert_eq!(story.run().ran(), "b c load");
+    assert_eq!(story.run().ran(), "b c load sum");
 }
 
 #[test]
@@ -560,4 +560,27 @@ fn an_edit_of_what_two_tasks_share_is_seen_by_both() {
             "{task}"
         );
     }
+}
+
+#[test]
+fn an_edit_of_what_an_artifact_is_is_seen() {
+    let story = Story::new();
+    story.write(
+        "tasks/t.json",
+        r#"[
+          {"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm"},
+          {"id": "load", "type": "load_artifact", "sandbox_name": "box", "artifact_id": "one"}
+        ]"#,
+    );
+    story.write("artifacts/one/a.txt", "a");
+    story.write("artifacts/one/artifact.toml", "type = \"file\"\n");
+    story.settle();
+    story.run();
+    story.settle();
+    story.write(
+        "artifacts/one/artifact.toml",
+        "type = \"file_artifact_universe\"\n",
+    );
+    story.settle();
+    assert_eq!(story.run().ran(), "load");
 }

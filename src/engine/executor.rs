@@ -41,6 +41,7 @@ pub(super) struct StepRun {
     pub(super) job: Arc<TaskJob>,
     pub(super) step: StepIx,
     pub(super) needs: Vec<Need>,
+    pub(super) attempt: u32,
     pub(super) outputs: Outputs,
     pub(super) provisioner: Arc<Provisioner>,
     pub(super) store: Store,
@@ -130,6 +131,7 @@ impl StepRun {
             envs,
             provisioner: self.provisioner.clone(),
             task: self.task,
+            attempt: self.attempt,
             benches: Mutex::default(),
             reads: Mutex::default(),
             log: Mutex::default(),
@@ -255,6 +257,7 @@ struct World {
     envs: HashMap<String, Arc<Gate>>,
     provisioner: Arc<Provisioner>,
     task: usize,
+    attempt: u32,
     benches: Mutex<Vec<Arc<LocalSandbox>>>,
     reads: Mutex<Vec<Read>>,
     log: Mutex<Vec<u8>>,
@@ -314,6 +317,10 @@ impl Services for World {
             });
         }
         answer
+    }
+
+    fn attempt(&self) -> u32 {
+        self.attempt
     }
 
     fn sandbox(&self, name: &str) -> Result<Arc<dyn Sandbox>, StepError> {

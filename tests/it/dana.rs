@@ -129,7 +129,11 @@ fn an_edit_of_the_definition_of_the_env_runs_all_that_touches_it() {
         "\"env_id\": \"email\",\n    \"metadata\": {\"seed\": 1},\n    \"depends_on\": []",
     );
     // The env is another one: the same state in it says nothing of what its tools do.
-    check(&story, "check inbox reply", "inbox:create reply:reuse check:reuse");
+    check(
+        &story,
+        "check inbox reply",
+        "inbox:create reply:reuse check:reuse",
+    );
 }
 
 #[test]

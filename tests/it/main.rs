@@ -18,6 +18,7 @@ mod sandbox_commands;
 mod sandbox_ends;
 mod sandbox_files;
 mod schedule;
+mod servers;
 mod space;
 mod story;
 mod support;

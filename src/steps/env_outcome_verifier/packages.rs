@@ -223,8 +223,8 @@ mod tests {
             ["httpx>=0.27", "rich", "mcp == 1.2", "numpy   <2"]
             []
             []
-            ["mcp", "fastmcp", "httpx"]
-            ["mcp"]
+            ["mcp>=1.25,<2", "fastmcp", "httpx"]
+            ["mcp>=1.25,<2"]
             []
             []"#]]
         .assert_eq(&cases.join("\n"));

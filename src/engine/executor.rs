@@ -134,7 +134,7 @@ impl StepRun {
             attempt: self.attempt,
             benches: Mutex::default(),
             reads: Mutex::default(),
-            log: Mutex::default(),
+            log: Arc::default(),
             unfit: Mutex::default(),
             store: self.store.share(),
             scratch: self.provisioner.scratch(self.task, self.step),
@@ -260,7 +260,7 @@ struct World {
     attempt: u32,
     benches: Mutex<Vec<Arc<LocalSandbox>>>,
     reads: Mutex<Vec<Read>>,
-    log: Mutex<Vec<u8>>,
+    log: Arc<Mutex<Vec<u8>>>,
     unfit: Mutex<Option<String>>,
     store: Store,
     scratch: PathBuf,
@@ -337,10 +337,10 @@ impl Services for World {
                 "env `{name}` is not among what the step said it touches"
             ))
         })?;
-        let caller = Caller {
-            step: self.job.plan.steps[self.step.at()].id.to_string(),
-            role: DEFAULT_ROLE.to_owned(),
-        };
+        let log = self.log.clone();
+        let told = move |line: &str| add_to_log(&log, format!("{line}\n").as_bytes());
+        let step = self.job.plan.steps[self.step.at()].id.as_str();
+        let caller = Caller::new(step, DEFAULT_ROLE).telling(Arc::new(told));
         let gateway = self.provisioner.gateway.clone();
         Ok(Arc::new(EnvHandle::new(gate, gateway, caller)))
     }
@@ -413,20 +413,24 @@ impl Services for World {
     }
 
     fn log(&self, _stream: Stream, bytes: &[u8]) {
-        let mut log = locked(&self.log);
-        let room = LOG_LIMIT.saturating_sub(log.len());
-        if room == 0 {
-            return;
-        }
-        if bytes.len() < room {
-            log.extend_from_slice(bytes);
-            return;
-        }
-        log.extend_from_slice(&bytes[..room]);
-        let said = format!(
-            "\n[the log is cut here: it is longer than {} MiB]\n",
-            LOG_LIMIT >> 20
-        );
-        log.extend_from_slice(said.as_bytes());
+        add_to_log(&self.log, bytes);
     }
+}
+
+fn add_to_log(log: &Mutex<Vec<u8>>, bytes: &[u8]) {
+    let mut log = locked(log);
+    let room = LOG_LIMIT.saturating_sub(log.len());
+    if room == 0 {
+        return;
+    }
+    if bytes.len() < room {
+        log.extend_from_slice(bytes);
+        return;
+    }
+    log.extend_from_slice(&bytes[..room]);
+    let said = format!(
+        "\n[the log is cut here: it is longer than {} MiB]\n",
+        LOG_LIMIT >> 20
+    );
+    log.extend_from_slice(said.as_bytes());
 }

@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 use super::live_env::EnvSlot;
 use super::store::{blob_of, version_of};
 use crate::context::Place;
-use crate::gateway::Gateway;
+use crate::gateway::{EnvHandle, Gateway};
 use crate::graph::StepIx;
 use crate::provider::local::{LocalError, LocalSandbox, LocalSandboxes, SandboxSpec, Wanted};
 use crate::resource::{ResourceId, ResourceKind, Version};
@@ -77,8 +77,8 @@ type Slot = Arc<AsyncMutex<Option<LiveSandbox>>>;
 pub struct LeftUp {
     /// Which.
     pub resource: ResourceId,
-    /// The folder that is its state.
-    pub folder: PathBuf,
+    /// Where it is: the folder that is its state, or its address.
+    pub at: String,
 }
 
 /// Makes, restores and ends live things.
@@ -90,6 +90,8 @@ pub struct Provisioner {
     sandboxes: OnceCell<Result<LocalSandboxes, String>>,
     slots: Mutex<HashMap<(usize, ResourceId), Slot>>,
     pub(super) envs: Mutex<HashMap<(usize, ResourceId), EnvSlot>>,
+    /// Handles of envs that stay up after the run.
+    pub(super) kept_up: Mutex<Vec<EnvHandle>>,
     /// How many envs were made.
     pub(super) made: AtomicU64,
     /// How often a state could not be taken.
@@ -107,6 +109,7 @@ impl Provisioner {
             sandboxes: OnceCell::new(),
             slots: Mutex::default(),
             envs: Mutex::default(),
+            kept_up: Mutex::default(),
             made: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
         }
@@ -385,10 +388,11 @@ impl Provisioner {
             if let Some(live) = slot.lock().await.as_ref() {
                 up.push(LeftUp {
                     resource,
-                    folder: live.sandbox.state_dir().to_path_buf(),
+                    at: format!("folder {}", live.sandbox.state_dir().display()),
                 });
             }
         }
+        up.extend(self.envs_left_up().await);
         up.sort_by(|a, b| a.resource.cmp(&b.resource));
         up
     }

@@ -10,11 +10,11 @@ use aebuild_cache::Cache;
 use serde_json_path::JsonPath;
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::live::{ProvisionError, Provisioner, Settled, UNKNOWN, handle};
+use super::live::{LeftUp, ProvisionError, Provisioner, Settled, UNKNOWN, handle};
 use super::store::{file_of_version, stored_file};
 use crate::context::Place;
 use crate::digest::{Digest, Digester};
-use crate::gateway::{Gate, GateSettings, Keeper, Recipe, Recorder};
+use crate::gateway::{Caller, EnvHandle, Gate, GateSettings, Keeper, Recipe, Recorder};
 use crate::graph::StepIx;
 use crate::provider::local::{LocalError, LocalSandbox, SandboxSpec};
 use crate::provider::process::Patience;
@@ -23,7 +23,7 @@ use crate::provider::{builtin, python};
 use crate::record::Redactor;
 use crate::resource::{ResourceId, Version};
 use crate::schedule::{EnvParts, MadeOf, Need, TaskPlan};
-use crate::step::env::{EnvError, EnvServer};
+use crate::step::env::{DEFAULT_ROLE, EnvError, EnvServer, LiveEnv as _};
 use crate::step::sandbox::{Put, Sandbox};
 use crate::step::{Bench, StepError};
 use crate::system::locked;
@@ -522,6 +522,28 @@ impl Provisioner {
         let blob = blob.map_err(|error| format!("bug: keeping a state failed: {error}"))??;
         let file = stored_file(blob);
         Ok((Digest::from_bytes(file.sha256), file.size))
+    }
+
+    /// Returns the envs that are up, each with an address that works until they end.
+    pub(super) async fn envs_left_up(&self) -> Vec<LeftUp> {
+        let slots: Vec<_> = locked(&self.envs)
+            .iter()
+            .map(|(key, slot)| (key.1.clone(), slot.clone()))
+            .collect();
+        let mut up = Vec::new();
+        for (resource, slot) in slots {
+            let slot = slot.lock().await;
+            let Some(live) = slot.as_ref() else { continue };
+            let caller = Caller::new("kept up", DEFAULT_ROLE);
+            let handle = EnvHandle::new(live.gate.clone(), self.gateway.clone(), caller);
+            let at = match handle.url().await {
+                Ok(url) => format!("{url}/mcp"),
+                Err(error) => error.to_string(),
+            };
+            locked(&self.kept_up).push(handle);
+            up.push(LeftUp { resource, at });
+        }
+        up
     }
 
     /// Ends an env.

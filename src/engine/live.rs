@@ -14,6 +14,7 @@ use super::store::{blob_of, version_of};
 use crate::context::Place;
 use crate::gateway::Gateway;
 use crate::graph::StepIx;
+use crate::provider::docker::Docker;
 use crate::provider::local::{LocalError, LocalSandbox, LocalSandboxes, SandboxSpec, Wanted};
 use crate::resource::{ResourceId, ResourceKind, Version};
 use crate::schedule::{MadeOf, Need, PlannedStep, TaskPlan};
@@ -86,6 +87,7 @@ pub struct Provisioner {
     pub(super) system: Arc<dyn System>,
     pub(super) gateway: Arc<Gateway>,
     sandboxes: OnceCell<Result<LocalSandboxes, String>>,
+    pub(super) docker: OnceCell<Result<Docker, String>>,
     slots: Mutex<HashMap<(usize, ResourceId), Slot>>,
     pub(super) envs: Mutex<HashMap<(usize, ResourceId), EnvSlot>>,
     /// How many envs were made.
@@ -103,6 +105,7 @@ impl Provisioner {
             system,
             gateway: Gateway::new(),
             sandboxes: OnceCell::new(),
+            docker: OnceCell::new(),
             slots: Mutex::default(),
             envs: Mutex::default(),
             made: AtomicU64::new(0),
@@ -394,6 +397,10 @@ impl Provisioner {
     /// Ends everything and removes the run's folder.
     pub async fn close(&self) -> Result<(), String> {
         self.end_envs(None).await;
+        let no_container = match self.docker.get() {
+            Some(Ok(docker)) => docker.close().await,
+            _ => Ok(()),
+        };
         let slots: Vec<Slot> = locked(&self.slots).drain().map(|(_, slot)| slot).collect();
         for slot in slots {
             if let Some(live) = slot.lock().await.take() {
@@ -404,7 +411,7 @@ impl Provisioner {
             }
         }
         match self.sandboxes.get() {
-            Some(Ok(sandboxes)) => sandboxes.close().await.map_err(|error| error.to_string()),
+            Some(Ok(sandboxes)) => sandboxes.close().await.map_err(|error| error.to_string())?,
             // Without a sandbox the folder is there only where something was recorded in it.
             _ => {
                 let folder = self.run_folder();
@@ -412,9 +419,9 @@ impl Provisioner {
                     crate::system::disk::remove_dir_all(&folder)
                         .map_err(|error| format!("`{}` is left: {error}", folder.display()))?;
                 }
-                Ok(())
             }
         }
+        no_container
     }
 
     /// Kills every process of the run at once.

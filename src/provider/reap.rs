@@ -298,6 +298,15 @@ impl Door {
     }
 }
 
+/// Returns whether a process holds a run, or cleans up after it.
+pub(crate) fn is_held(live: &Path, run_id: &str) -> bool {
+    let Ok(_door) = Door::close(live) else {
+        return true;
+    };
+    let lease = disk::open(&live.join(run_id).join("lease"));
+    lease.is_ok_and(|lock| lock.try_lock().is_err())
+}
+
 /// A run that nobody held any more.
 #[derive(Debug)]
 pub struct Reaped {

@@ -7,6 +7,7 @@
 mod book;
 mod cli;
 mod crash;
+mod docker;
 mod explain;
 mod formats;
 mod laws;

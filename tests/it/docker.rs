@@ -76,12 +76,18 @@ impl Engine {
     }
 }
 
-/// Returns a world with a task that uses the env `name`, and a command that runs it.
+/// Returns a world with an env that is built and the agent that uses it.
 fn world(name: &str) -> World {
     let world = World::new();
     world.write(&format!("envs/{name}/env.toml"), "type = \"mcp_server\"\n");
     world.write(&format!("envs/{name}/Dockerfile"), DOCKERFILE);
     world.write(&format!("envs/{name}/server.py"), SERVER);
+    agent(&world);
+    world
+}
+
+/// Writes an agent that does what it is told.
+fn agent(world: &World) {
     world.write(
         "agents/helper/agent.toml",
         "type = \"scripted\"\n\
@@ -91,7 +97,6 @@ fn world(name: &str) -> World {
          [[rules.calls]]\ntool = \"read_file\"\narguments = { text = \"{{match.what}}\" }\nsave = \"read\"\n\
          [[rules]]\nprompt = \"quit\"\nreply = \"never\"\n[[rules.calls]]\ntool = \"quit\"\n",
     );
-    world
 }
 
 fn task(world: &World, env: &str, prompts: &[&str], more: &[Value]) {
@@ -173,6 +178,21 @@ fn an_env_is_built_and_brought_back_and_leaves_nothing_behind() {
     let is_right = said.contains("(check: 1)") && said.contains("1 ran, 3 hit");
     assert!(passed && is_right, "{said}");
     assert_eq!(engine.containers("notes"), [] as [Value; 0]);
+
+    // The image has a name by which others may use it, too.
+    let filters = "filters={\"reference\":[\"aebuild-env\"]}";
+    let arguments = ["-G", "--data-urlencode", filters];
+    let images = engine.ask(&arguments, "/images/json", Stdio::null());
+    let images: Value = serde_json::from_str(&images).expect("a list");
+    let image = &images[0]["RepoTags"][0];
+    let other = World::new();
+    agent(&other);
+    task(&other, "named", &["add milk"], &[]);
+    let table = format!("[envs.named]\nimage = {image}\nport = 9000\n");
+    other.write("aebuild.toml", &table);
+    let (said, passed) = run(&other, &engine.host);
+    assert!(passed && said.contains("1 ran"), "{said}");
+    assert_eq!(engine.containers("named"), [] as [Value; 0]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod executor;
 mod live;
+mod live_docker;
 mod live_env;
 mod result;
 mod store;

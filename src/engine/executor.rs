@@ -91,9 +91,18 @@ impl StepRun {
                     let gate = self
                         .provisioner
                         .provide_env(self.task, plan, self.step, need);
-                    gate.await.map(|gate| {
-                        envs.insert(name, gate);
-                    })
+                    // An image may take minutes to build or pull, and a server until its time is over to get ready.
+                    // Who is dropped at that leaves no env.
+                    tokio::select! {
+                        biased;
+                        () = told_to_stop(self.aborted.clone()) => {
+                            lost = Some(Ended::Aborted);
+                            break;
+                        }
+                        gate = gate => gate.map(|gate| {
+                            envs.insert(name, gate);
+                        }),
+                    }
                 }
                 // An agent is made by the step that asks it.
                 ResourceKind::Agent => Ok(()),
@@ -203,25 +212,22 @@ impl StepRun {
                 None => run.await,
             }
         };
-        let mut aborted = self.aborted.clone();
-        let stop = async {
-            loop {
-                if *aborted.borrow_and_update() {
-                    return;
-                }
-                if aborted.changed().await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-            }
-        };
         tokio::select! {
             biased;
-            () = stop => Ended::Aborted,
+            () = told_to_stop(self.aborted.clone()) => Ended::Aborted,
             result = timed => match result {
                 Ok(output) => Ended::Output(output, Vec::new()),
                 Err(error) => Ended::Failed(error),
             },
         }
+    }
+}
+
+/// Waits until a step is to be aborted.
+async fn told_to_stop(mut aborted: watch::Receiver<bool>) {
+    // Where nobody can say so any more, nobody will.
+    if aborted.wait_for(|aborted| *aborted).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

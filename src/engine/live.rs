@@ -14,6 +14,7 @@ use super::store::{blob_of, version_of};
 use crate::context::Place;
 use crate::gateway::{EnvHandle, Gateway};
 use crate::graph::StepIx;
+use crate::provider::docker::Docker;
 use crate::provider::local::{LocalError, LocalSandbox, LocalSandboxes, SandboxSpec, Wanted};
 use crate::resource::{ResourceId, ResourceKind, Version};
 use crate::schedule::{MadeOf, Need, PlannedStep, TaskPlan};
@@ -88,6 +89,7 @@ pub struct Provisioner {
     pub(super) system: Arc<dyn System>,
     pub(super) gateway: Arc<Gateway>,
     sandboxes: OnceCell<Result<LocalSandboxes, String>>,
+    pub(super) docker: OnceCell<Result<Docker, String>>,
     slots: Mutex<HashMap<(usize, ResourceId), Slot>>,
     pub(super) envs: Mutex<HashMap<(usize, ResourceId), EnvSlot>>,
     /// Handles of envs that stay up after the run.
@@ -107,6 +109,7 @@ impl Provisioner {
             system,
             gateway: Gateway::new(),
             sandboxes: OnceCell::new(),
+            docker: OnceCell::new(),
             slots: Mutex::default(),
             envs: Mutex::default(),
             kept_up: Mutex::default(),
@@ -400,6 +403,10 @@ impl Provisioner {
     /// Ends everything and removes the run's folder.
     pub async fn close(&self) -> Result<(), String> {
         self.end_envs(None).await;
+        let no_container = match self.docker.get() {
+            Some(Ok(docker)) => docker.close().await,
+            _ => Ok(()),
+        };
         let slots: Vec<Slot> = locked(&self.slots).drain().map(|(_, slot)| slot).collect();
         for slot in slots {
             if let Some(live) = slot.lock().await.take() {
@@ -410,7 +417,7 @@ impl Provisioner {
             }
         }
         match self.sandboxes.get() {
-            Some(Ok(sandboxes)) => sandboxes.close().await.map_err(|error| error.to_string()),
+            Some(Ok(sandboxes)) => sandboxes.close().await.map_err(|error| error.to_string())?,
             // Without a sandbox the folder is there only where something was recorded in it.
             _ => {
                 let folder = self.run_folder();
@@ -418,9 +425,9 @@ impl Provisioner {
                     crate::system::disk::remove_dir_all(&folder)
                         .map_err(|error| format!("`{}` is left: {error}", folder.display()))?;
                 }
-                Ok(())
             }
         }
+        no_container
     }
 
     /// Kills every process of the run at once.

@@ -58,7 +58,7 @@ impl Keeper for InCache {
     }
 }
 
-fn failed(error: impl ToString) -> ProvisionError {
+pub(super) fn failed(error: impl ToString) -> ProvisionError {
     ProvisionError::Failed(error.to_string())
 }
 
@@ -187,10 +187,9 @@ impl Provisioner {
                 (Arc::new(env), can_export)
             }
             EnvRun::Docker { .. } => {
-                return Err(failed(
-                    "it runs in a container, and no container engine is used in this release; say how it is run \
-                 without one, with `command` in aebuild.toml",
-                ));
+                let env = self.start_container(parts).await?;
+                let can_export = env.can_export();
+                (Arc::new(env), can_export)
             }
         };
         let mode = match (spec.state, can_export) {

@@ -8,6 +8,7 @@ mod book;
 mod cli;
 mod crash;
 mod dana;
+mod docker;
 mod explain;
 mod formats;
 mod laws;

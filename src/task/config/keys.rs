@@ -212,13 +212,13 @@ pub const KEYS: &[KeyDoc] = &[
         path: "envs.*.image",
         kind: KeyKind::Text,
         default: "",
-        doc: "The image of a container, run by the Docker engine of this machine.",
+        doc: "The image of a container, run by the Docker engine of this machine: the one at the Unix socket that `DOCKER_HOST` names, else `/var/run/docker.sock`. It is pulled where it is not there. A folder `envs/<name>/` with a Dockerfile needs none: its image is built.",
     },
     KeyDoc {
         path: "envs.*.port",
         kind: KeyKind::Whole(1, 65535),
         default: "18765",
-        doc: "The port on which the container serves.",
+        doc: "The port on which the container serves. It is told it in `PORT` and `MCP_PORT`, and is reached on a port of `127.0.0.1`.",
     },
     KeyDoc {
         path: "envs.*.state",

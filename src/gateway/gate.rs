@@ -364,7 +364,7 @@ impl Gate {
         } else {
             Value::String(String::from_utf8_lossy(&parts).into_owned())
         };
-        let asked = self.server.import(parts);
+        let asked = self.server.import(&parts);
         self.recorded(
             caller,
             What {

@@ -49,10 +49,10 @@ pub(super) type EnvSlot = Arc<AsyncMutex<Option<LiveEnv>>>;
 struct InCache(Option<Cache>);
 
 impl Keeper for InCache {
-    fn keep(&self, bytes: &[u8]) -> Option<String> {
+    fn keep(&self, file: &Path) -> Option<String> {
         let cache = self.0.as_ref()?;
         cache
-            .put_blob(bytes)
+            .put_blob_file(file)
             .ok()
             .map(|blob| stored_file(blob).url())
     }

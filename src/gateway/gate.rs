@@ -1,5 +1,6 @@
 //! The gate of one env: every request to it goes through here.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -165,7 +166,7 @@ impl Gate {
         answer
     }
 
-    fn record(&self, caller: &Caller, made: &Made) -> Result<(), EnvError> {
+    fn record(&self, caller: &Caller, made: &Made<'_>) -> Result<(), EnvError> {
         self.recorder.write(caller, made).map_err(|error| {
             let gone = EnvError::Gone {
                 env: self.settings.env_id.clone(),
@@ -184,16 +185,17 @@ impl Gate {
         caller: &Caller,
         what: What<'_>,
         asked: impl Future<Output = Result<T, EnvError>>,
-        shown: impl FnOnce(&T) -> Value,
+        shown: impl FnOnce(&T) -> Cow<'_, Value>,
     ) -> Result<T, EnvError> {
         let started_us = self.recorder.now_us();
         let answer = self.ask(&format!("`{}`", what.name), asked).await;
+        let shown = answer.as_ref().map(shown);
         let made = Made {
             kind: what.kind,
-            name: what.name.to_owned(),
-            arguments: what.arguments,
-            answer: match &answer {
-                Ok(value) => Ok(shown(value)),
+            name: what.name,
+            arguments: &what.arguments,
+            answer: match &shown {
+                Ok(value) => Ok(value),
                 Err(error) => Err(error.to_string()),
             },
             mutates: what.mutates,
@@ -277,11 +279,11 @@ impl Gate {
                 role: caller.role.clone(),
             }),
             None => {
-                let params = json!({
+                let mut params = json!({
                     "name": call.tool,
-                    "arguments": call.arguments,
                     "_meta": {"agentenv.io/role": caller.role},
                 });
+                params["arguments"] = Value::Object(call.arguments.clone());
                 let asked = self.server.request("tools/call", params);
                 self.ask(&format!("`{}`", call.tool), asked).await
             }
@@ -293,9 +295,9 @@ impl Gate {
         }
         let made = Made {
             kind: "tool",
-            name: call.tool,
-            arguments: Value::Object(call.arguments),
-            answer: answer.clone().map_err(|error| error.to_string()),
+            name: &call.tool,
+            arguments: &Value::Object(call.arguments),
+            answer: answer.as_ref().map_err(EnvError::to_string),
             mutates,
             started_us,
         };
@@ -320,7 +322,7 @@ impl Gate {
                 mutates: false,
             },
             asked,
-            Value::clone,
+            |answer| Cow::Borrowed(answer),
         )
         .await
     }
@@ -334,7 +336,6 @@ impl Gate {
     ) -> Result<Value, EnvError> {
         let mutates = method != "data/get";
         let asked = self.server.data_plane(method, params.clone());
-        let shown = |answer: &Value| if mutates { answer.clone() } else { Value::Null };
         self.recorded(
             caller,
             What {
@@ -344,7 +345,10 @@ impl Gate {
                 mutates,
             },
             asked,
-            shown,
+            |answer| match mutates {
+                true => Cow::Borrowed(answer),
+                false => Cow::Owned(Value::Null),
+            },
         )
         .await
     }
@@ -374,7 +378,7 @@ impl Gate {
                 mutates: true,
             },
             asked,
-            |()| Value::Null,
+            |()| Cow::Owned(Value::Null),
         )
         .await
     }
@@ -403,7 +407,7 @@ impl Gate {
                     mutates: true,
                 },
                 asked,
-                Value::clone,
+                |answer| Cow::Borrowed(answer),
             )
             .await?;
         locked(&self.configured).push(shown);
@@ -425,9 +429,9 @@ impl Gate {
         };
         let made = Made {
             kind: "access",
-            name: role.to_owned(),
-            arguments: json!({"tools": tools, "enabled": enabled}),
-            answer: Ok(after.clone()),
+            name: role,
+            arguments: &json!({"tools": tools, "enabled": enabled}),
+            answer: Ok(&after),
             mutates: true,
             started_us: self.recorder.now_us(),
         };
@@ -455,9 +459,9 @@ impl Gate {
         }
         let made = Made {
             kind: "put",
-            name: "put".to_owned(),
-            arguments: Value::Array(put),
-            answer: Ok(Value::Null),
+            name: "put",
+            arguments: &Value::Array(put),
+            answer: Ok(&Value::Null),
             mutates: true,
             started_us,
         };

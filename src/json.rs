@@ -18,7 +18,9 @@ mod word;
 pub use crate::diagnostic::Span;
 use crate::diagnostic::{Diagnostic, Source};
 pub use canonical::canonical;
-pub use serde_json::{Map, Value, from_slice, json, to_string, to_string_pretty, to_value};
+pub use serde_json::{
+    Map, Value, from_slice, json, to_string, to_string_pretty, to_value, to_writer,
+};
 
 /// The longest text that is parsed, in bytes.
 pub const MAX_BYTES: usize = 8 << 20;

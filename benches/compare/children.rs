@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
-use crate::files;
 use crate::inputs::TRUE;
-use crate::schedule;
+use crate::{envs, files, schedule};
 
 /// Runs a part.
 pub fn run(name: &str, words: &[String]) {
@@ -22,8 +21,34 @@ pub fn run(name: &str, words: &[String]) {
         "@payload" => println!("{}", payload(Path::new(word(0)))),
         "@hash" => hash(Path::new(word(0))),
         "@schedule" => schedule::run(word(0), word(1).parse().expect("a number")),
+        "@env-start" => alone(envs::start(word(0))),
+        "@env-state" => alone(envs::state(
+            word(0).parse().expect("a number"),
+            Path::new(word(1)),
+        )),
+        "@env-calls" => together(envs::calls(
+            word(0).parse().expect("a number"),
+            Path::new(word(1)),
+        )),
+        "@env-large" => alone(envs::large(Path::new(word(0)))),
         _ => panic!("the bench has no part `{name}`"),
     }
+}
+
+/// Waits for what needs one thread.
+fn alone(part: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime starts").block_on(part);
+}
+
+/// Waits for what needs all processors.
+fn together(part: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime starts").block_on(part);
 }
 
 /// Stats all files below a folder and reads one file: no less can tell that nothing has changed.

@@ -8,6 +8,7 @@
 )]
 
 mod children;
+mod envs;
 mod files;
 mod inputs;
 mod measure;

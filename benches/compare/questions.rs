@@ -2,6 +2,7 @@
 
 mod cold;
 mod edit;
+mod envs;
 mod no_op;
 mod peers;
 mod planner;
@@ -25,6 +26,10 @@ pub const ALL: &[(&str, Ask)] = &[
     ("disk", store::ask_disk),
     ("restore", tree::ask_restore),
     ("hash", store::ask_hash),
+    ("env-edit", envs::ask_edit),
+    ("env-state", envs::ask_state),
+    ("env-calls", envs::ask_calls),
+    ("env-large", envs::ask_large),
     ("turbo", peers::ask_turbo),
     ("agent-env", peers::ask_agent_env),
 ];

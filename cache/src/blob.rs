@@ -8,7 +8,8 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 
 use sha2::{Digest, Sha256};
 
@@ -22,6 +23,8 @@ use crate::record::{BlobId, BlobRef, hex};
 const WORTH_A_CLONE: u64 = 64 << 10;
 /// A blob that others stored less long ago than this may not be durable yet.
 const SETTLED_MS: u64 = 60_000;
+/// Bytes of this number and above are hashed by another thread while they are written or read.
+const WORTH_A_THREAD: usize = 4 << 20;
 /// The most bytes of a blob that are read into memory.
 const MAX_IN_MEMORY: u64 = 4 << 30;
 
@@ -125,9 +128,26 @@ impl Blobs {
     }
 
     pub(crate) fn put(&self, bytes: &[u8], now_ms: u64) -> Result<BlobRef, StoreError> {
-        let blob = BlobRef::of(bytes);
-        self.put_known(&blob, now_ms, |writer| writer.write_all(bytes))?;
-        Ok(blob)
+        if bytes.len() < WORTH_A_THREAD {
+            let blob = BlobRef::of(bytes);
+            self.put_known(&blob, now_ms, |writer| writer.write_all(bytes))?;
+            return Ok(blob);
+        }
+        let io = |source| StoreError::io("write", &self.drafts(), source);
+        self.make_drafts();
+        let (draft, file) = self.draft().map_err(io)?;
+        let (blob, written) = std::thread::scope(|scope| {
+            let hashing = scope.spawn(|| BlobRef::of(bytes));
+            let written = self.disk().write_at(&file, bytes, 0);
+            (hashing.join().expect("bug: hashing failed"), written)
+        });
+        let put = self.put_with(&blob, now_ms, |path| {
+            let named = written.and_then(|()| self.disk().rename(&draft, path));
+            named.map_err(|error| cacache::Error::IoError(error, path.display().to_string()))
+        });
+        // It is there still where the blob was there before, or could not be stored.
+        let _ = self.disk().remove_file(&draft);
+        put.map(|()| blob)
     }
 
     /// Stores a blob whose id was computed already; `pour` gives its bytes.
@@ -136,6 +156,25 @@ impl Blobs {
         blob: &BlobRef,
         now_ms: u64,
         mut pour: impl FnMut(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), StoreError> {
+        self.put_with(blob, now_ms, |path| {
+            let mut result = self.write(blob, path, &mut pour);
+            if let Err(cacache::Error::IntegrityError(_) | cacache::Error::SizeMismatch(..)) =
+                &result
+            {
+                // A short write: cacache hashes a piece again when it writes the rest of it.
+                result = self.write(blob, path, &mut pour);
+            }
+            result
+        })
+    }
+
+    /// Stores a blob that `write` puts at its path.
+    fn put_with(
+        &self,
+        blob: &BlobRef,
+        now_ms: u64,
+        write: impl FnOnce(&Path) -> Result<(), cacache::Error>,
     ) -> Result<(), StoreError> {
         let path = self.path(&blob.id);
         match self.presence(blob) {
@@ -147,12 +186,7 @@ impl Blobs {
             Presence::Absent => {}
         }
         self.make_folders(&blob.id);
-        let mut result = self.write(blob, &path, &mut pour);
-        if let Err(cacache::Error::IntegrityError(_) | cacache::Error::SizeMismatch(..)) = &result {
-            // A short write: cacache hashes a piece again when it writes the rest of it.
-            result = self.write(blob, &path, &mut pour);
-        }
-        match result {
+        match write(&path) {
             Ok(()) => {
                 let mut written = self.written.lock().expect("no holder panics");
                 written.known.insert(blob.id);
@@ -172,6 +206,29 @@ impl Blobs {
                 &path,
                 io::Error::other(error.to_string()),
             )),
+        }
+    }
+
+    /// Makes the folder of drafts.
+    fn make_drafts(&self) {
+        for folder in [&self.root, &self.drafts()] {
+            // What is in the way of them is set aside where the folders of a blob are made.
+            let _ = self.disk().make_folder(folder, 0o700);
+        }
+    }
+
+    /// Makes a file of a name that no other has.
+    fn draft(&self) -> io::Result<(PathBuf, File)> {
+        static N: AtomicU64 = AtomicU64::new(0);
+        let own = std::process::id();
+        loop {
+            let n = N.fetch_add(1, Ordering::Relaxed);
+            let path = self.drafts().join(format!("whole-{own}-{n}"));
+            match self.disk().create_new(&path, 0o600) {
+                // Another process of that number left it, or is in another namespace.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made.map(|file| (path, file)),
+            }
         }
     }
 
@@ -258,12 +315,37 @@ impl Blobs {
         }
         let file = self.open(blob)?;
         let mut bytes = vec![0; blob.size as usize];
-        let read = self.disk().read_exact_at(&file, &mut bytes, 0);
-        if read.is_ok() && BlobId::of(&bytes) == blob.id {
+        if let Ok(id) = self.read_hashed(&file, &mut bytes)
+            && id == blob.id
+        {
             return Some(bytes);
         }
         self.home.set_damaged_aside(&self.path(&blob.id));
         None
+    }
+
+    /// Fills `bytes` from a file and returns their id; many are hashed while the next ones are read.
+    fn read_hashed(&self, file: &File, bytes: &mut [u8]) -> io::Result<BlobId> {
+        if bytes.len() < WORTH_A_THREAD {
+            self.disk().read_exact_at(file, bytes, 0)?;
+            return Ok(BlobId::of(bytes));
+        }
+        std::thread::scope(|scope| {
+            let (give, take) = mpsc::channel::<&[u8]>();
+            let hashing = scope.spawn(move || {
+                let mut hasher = Sha256::new();
+                take.iter().for_each(|piece| hasher.update(piece));
+                BlobId::from_bytes(hasher.finalize().into())
+            });
+            let mut at = 0;
+            for piece in bytes.chunks_mut(CHUNK) {
+                self.disk().read_exact_at(file, piece, at)?;
+                at += piece.len() as u64;
+                give.send(piece).expect("bug: hashing ended early");
+            }
+            drop(give);
+            Ok(hashing.join().expect("bug: hashing failed"))
+        })
     }
 
     /// Opens the file of a blob, if it is a regular file of the right size.

@@ -15,7 +15,9 @@ use crate::context::Place;
 use crate::gateway::{EnvHandle, Gateway};
 use crate::graph::StepIx;
 use crate::provider::docker::Docker;
-use crate::provider::local::{LocalError, LocalSandbox, LocalSandboxes, SandboxSpec, Wanted};
+use crate::provider::local::{
+    LocalError, LocalSandbox, LocalSandboxes, RunFolder, SandboxSpec, Wanted,
+};
 use crate::resource::{ResourceId, ResourceKind, Version};
 use crate::schedule::{MadeOf, Need, PlannedStep, TaskPlan};
 use crate::step::sandbox::Sandbox;
@@ -88,6 +90,7 @@ pub struct Provisioner {
     pub(super) cache: Option<Cache>,
     pub(super) system: Arc<dyn System>,
     pub(super) gateway: Arc<Gateway>,
+    run_folder: OnceCell<Result<Arc<RunFolder>, String>>,
     sandboxes: OnceCell<Result<LocalSandboxes, String>>,
     pub(super) docker: OnceCell<Result<Docker, String>>,
     slots: Mutex<HashMap<(usize, ResourceId), Slot>>,
@@ -108,6 +111,7 @@ impl Provisioner {
             cache,
             system,
             gateway: Gateway::new(),
+            run_folder: OnceCell::new(),
             sandboxes: OnceCell::new(),
             docker: OnceCell::new(),
             slots: Mutex::default(),
@@ -141,15 +145,27 @@ impl Provisioner {
             .clone()
     }
 
+    /// Returns the folder of the run, made where it is not there yet.
+    pub(super) async fn run(&self) -> Result<&Arc<RunFolder>, ProvisionError> {
+        let make = || async {
+            let (folder, run) = (self.settings.folder.clone(), self.settings.run.clone());
+            RunFolder::make(folder, &run)
+                .map(Arc::new)
+                .map_err(|error| error.to_string())
+        };
+        let made = self.run_folder.get_or_init(make).await;
+        made.as_ref()
+            .map_err(|why| ProvisionError::Failed(why.clone()))
+    }
+
     pub(super) async fn sandboxes(&self) -> Result<&LocalSandboxes, ProvisionError> {
+        let run = self.run().await?.clone();
         let made = self
             .sandboxes
             .get_or_init(|| async {
-                let settings = self.settings.clone();
-                let make = move || {
-                    LocalSandboxes::new(settings.folder, &settings.run, settings.wanted)
-                        .map_err(|error| error.to_string())
-                };
+                let wanted = self.settings.wanted;
+                let make =
+                    move || LocalSandboxes::on(run, wanted).map_err(|error| error.to_string());
                 tokio::task::spawn_blocking(make)
                     .await
                     .unwrap_or_else(|error| Err(format!("bug: making sandboxes failed: {error}")))
@@ -418,12 +434,10 @@ impl Provisioner {
         }
         match self.sandboxes.get() {
             Some(Ok(sandboxes)) => sandboxes.close().await.map_err(|error| error.to_string())?,
-            // Without a sandbox the folder is there only where something was recorded in it.
+            // Without a sandbox the folder is there for what is recorded of envs.
             _ => {
-                let folder = self.run_folder();
-                if crate::system::disk::exists(&folder) {
-                    crate::system::disk::remove_dir_all(&folder)
-                        .map_err(|error| format!("`{}` is left: {error}", folder.display()))?;
+                if let Some(Ok(run)) = self.run_folder.get() {
+                    run.remove().map_err(|error| error.to_string())?;
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use aebuild_cache::Cache;
+use aebuild_cache::{BlobRef, Cache};
 use serde_json_path::JsonPath;
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -39,8 +39,8 @@ pub(super) struct LiveEnv {
     version: Version,
     /// The calls on record when the version was taken: all, and those that may have changed something.
     counted: (u64, u64),
-    /// The digest of the exported state at the version.
-    exported: Option<Digest>,
+    /// The exported state at the version.
+    exported: Option<BlobRef>,
 }
 
 pub(super) type EnvSlot = Arc<AsyncMutex<Option<LiveEnv>>>;
@@ -49,10 +49,10 @@ pub(super) type EnvSlot = Arc<AsyncMutex<Option<LiveEnv>>>;
 struct InCache(Option<Cache>);
 
 impl Keeper for InCache {
-    fn keep(&self, bytes: &[u8]) -> Option<String> {
+    fn keep(&self, file: &Path) -> Option<String> {
         let cache = self.0.as_ref()?;
         cache
-            .put_blob(bytes)
+            .put_blob_file(file)
             .ok()
             .map(|blob| stored_file(blob).url())
     }
@@ -126,14 +126,14 @@ impl Provisioner {
                     let snapshot = live.gate.snapshot().await.map_err(|error| {
                         failed(format!("its card offers the data plane, but {error}"))
                     })?;
-                    live.exported = Some(Digest::of_bytes(&snapshot));
+                    live.exported = Some(BlobRef::of(&snapshot));
                 }
                 Ok(())
             }
             Version::Exported { .. } => {
                 let snapshot = kept()?;
-                live.exported = Some(Digest::of_bytes(&snapshot));
-                let restored = live.gate.restore(snapshot).await;
+                live.exported = file_of_version(version);
+                let restored = live.gate.restore(&snapshot).await;
                 restored.map_err(|why| lost(&why))
             }
             Version::Recorded { .. } => {
@@ -182,7 +182,7 @@ impl Provisioner {
                 let can_export = env.can_export();
                 if can_export {
                     // It may hold what an earlier run left.
-                    env.import(b"[]".to_vec()).await.map_err(failed)?;
+                    env.import(b"[]").await.map_err(failed)?;
                 }
                 (Arc::new(env), can_export)
             }
@@ -220,7 +220,7 @@ impl Provisioner {
             can_export,
         };
         let n = self.made.fetch_add(1, Ordering::Relaxed);
-        let folder = self.run_folder().join(format!("calls-{n}"));
+        let folder = self.run().await?.path().join(format!("calls-{n}"));
         let keeper = Arc::new(InCache(self.cache.clone()));
         let recorder = Recorder::new(folder.join("calls.jsonl"), keeper, self.system.clone());
         Ok(LiveEnv {
@@ -481,13 +481,17 @@ impl Provisioner {
                     .snapshot()
                     .await
                     .map_err(|error| error.to_string())?;
-                let digest = Digest::of_bytes(&snapshot);
-                if live.exported == Some(digest) {
+                // One of another size is another one: it is hashed while it is written.
+                if let Some(was) = live.exported
+                    && was.size == snapshot.len() as u64
+                    && was == BlobRef::of(&snapshot)
+                {
                     return Ok(None);
                 }
                 let (file, size) = self.keep_state(snapshot).await?;
-                live.exported = Some(digest);
-                Ok(Some(Version::Exported { file, size }))
+                let version = Version::Exported { file, size };
+                live.exported = file_of_version(&version);
+                Ok(Some(version))
             }
             _ if counts.1 == live.counted.1 => Ok(None),
             StateMode::Replay => {
@@ -513,12 +517,14 @@ impl Provisioner {
         if !redactor.is_empty() && *redactor.bytes(&bytes) != *bytes {
             return Err("it holds the value of a variable that is passed on".to_owned());
         }
-        let Some(cache) = self.cache.clone() else {
-            return Ok((Digest::of_bytes(&bytes), bytes.len() as u64));
+        let blob = match self.cache.clone() {
+            None => BlobRef::of(&bytes),
+            Some(cache) => {
+                let put = move || cache.put_blob(&bytes).map_err(|error| error.to_string());
+                let blob = tokio::task::spawn_blocking(put).await;
+                blob.map_err(|error| format!("bug: keeping a state failed: {error}"))??
+            }
         };
-        let put = move || cache.put_blob(&bytes).map_err(|error| error.to_string());
-        let blob = tokio::task::spawn_blocking(put).await;
-        let blob = blob.map_err(|error| format!("bug: keeping a state failed: {error}"))??;
         let file = stored_file(blob);
         Ok((Digest::from_bytes(file.sha256), file.size))
     }

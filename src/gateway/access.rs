@@ -30,6 +30,9 @@ impl Access {
         });
         let rule =
             |role: &str, tool: &str| self.rules.get(&(role.to_owned(), tool.to_owned())).copied();
+        if self.rules.is_empty() {
+            return !is_hidden;
+        }
         let named = || rule(role, name);
         if is_hidden {
             return named().or_else(|| rule(ANY, name)).unwrap_or(false);

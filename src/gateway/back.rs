@@ -16,30 +16,29 @@ impl Gate {
     /// Returns the bytes by which the state can be brought back, the same for the same state: the rules and settings on
     /// the first line, then the exported state.
     pub async fn snapshot(&self) -> Result<Vec<u8>, EnvError> {
+        let exported = self.server.export_after(self.first_line());
+        self.ask("`data/get`", exported).await
+    }
+
+    /// Returns the first line of a snapshot: what no export holds.
+    fn first_line(&self) -> Vec<u8> {
         let head = json!({
             "version": 1,
             "access": locked(&self.access).to_value(),
             "settings": *locked(&self.configured),
         });
-        let mut bytes = head.to_string().into_bytes();
-        bytes.push(b'\n');
-        let parts = self.export().await?;
-        bytes.reserve_exact(parts.len());
-        bytes.extend_from_slice(&parts);
-        Ok(bytes)
+        format!("{head}\n").into_bytes()
     }
 
     /// Brings a state back, and compares what the env holds then; the error says why it does not hold it.
-    pub async fn restore(&self, mut snapshot: Vec<u8>) -> Result<(), String> {
+    pub async fn restore(&self, snapshot: &[u8]) -> Result<(), String> {
         let line = snapshot.iter().position(|byte| *byte == b'\n');
         let head = line.and_then(|at| crate::json::from_slice::<Value>(&snapshot[..at]).ok());
         let head = head.filter(|head| head["version"] == 1);
         let (Some(at), Some(head)) = (line, head) else {
             return Err("its snapshot is of another version".to_owned());
         };
-        let wanted = crate::digest::Digest::of_bytes(&snapshot);
-        let parts = snapshot.split_off(at + 1);
-        drop(snapshot);
+        let (first_line, parts) = snapshot.split_at(at + 1);
         let loaded = self.ask("`data/add`", self.server.import(parts)).await;
         loaded.map_err(|error| format!("its snapshot does not load: {error}"))?;
         let access = Access::from_value(&head["access"]).unwrap_or_default();
@@ -53,8 +52,9 @@ impl Gate {
             set.map_err(|error| format!("a setting cannot be made again: {error}"))?;
             locked(&self.configured).push(shown.clone());
         }
-        let now = self.snapshot().await.map_err(|error| error.to_string())?;
-        if crate::digest::Digest::of_bytes(&now) != wanted {
+        let holds = self.ask("`data/get`", self.server.holds(parts)).await;
+        let holds = holds.map_err(|error| error.to_string())?;
+        if !holds || self.first_line() != first_line {
             return Err("it holds another state than the snapshot that it loaded".to_owned());
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! The gate of one env: every request to it goes through here.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tokio::sync::Notify;
 use super::Caller;
 use super::access::Access;
 use super::hook::{Hook, ToolCall};
-use super::record::{Made, Recorder};
+use super::record::{Made, Recorder, start_of};
 use crate::json::{Map, Value, json};
 use crate::step::env::{EnvError, EnvServer, ExtensionCall};
 use crate::step::sandbox::Put;
@@ -165,7 +166,7 @@ impl Gate {
         answer
     }
 
-    fn record(&self, caller: &Caller, made: &Made) -> Result<(), EnvError> {
+    fn record(&self, caller: &Caller, made: &Made<'_>) -> Result<(), EnvError> {
         // What is loaded is told by the step that loads it.
         if !matches!(made.kind, "load" | "put") {
             caller.tell(&self.line(made));
@@ -185,11 +186,11 @@ impl Gate {
     /// Returns a call in a line, long values cut.
     fn line(&self, made: &Made) -> String {
         let env = &self.settings.env_id;
-        let arguments = short(&made.arguments);
+        let arguments = short(made.arguments);
         let answer = match &made.answer {
             Ok(result) if made.kind == "tool" => {
                 let failed = result.get("isError") == Some(&Value::Bool(true));
-                let answer = short(&crate::step::env::answer_of(result));
+                let answer = short_answer(result);
                 format!(" -> {}{answer}", if failed { "error " } else { "" })
             }
             Ok(_) => String::new(),
@@ -204,16 +205,17 @@ impl Gate {
         caller: &Caller,
         what: What<'_>,
         asked: impl Future<Output = Result<T, EnvError>>,
-        shown: impl FnOnce(&T) -> Value,
+        shown: impl FnOnce(&T) -> Cow<'_, Value>,
     ) -> Result<T, EnvError> {
         let started_us = self.recorder.now_us();
         let answer = self.ask(&format!("`{}`", what.name), asked).await;
+        let shown = answer.as_ref().map(shown);
         let made = Made {
             kind: what.kind,
-            name: what.name.to_owned(),
-            arguments: what.arguments,
-            answer: match &answer {
-                Ok(value) => Ok(shown(value)),
+            name: what.name,
+            arguments: &what.arguments,
+            answer: match &shown {
+                Ok(value) => Ok(value),
                 Err(error) => Err(error.to_string()),
             },
             mutates: what.mutates,
@@ -297,11 +299,11 @@ impl Gate {
                 role: caller.role.clone(),
             }),
             None => {
-                let params = json!({
+                let mut params = json!({
                     "name": call.tool,
-                    "arguments": call.arguments,
                     "_meta": {"agentenv.io/role": caller.role},
                 });
+                params["arguments"] = Value::Object(call.arguments.clone());
                 let asked = self.server.request("tools/call", params);
                 self.ask(&format!("`{}`", call.tool), asked).await
             }
@@ -313,9 +315,9 @@ impl Gate {
         }
         let made = Made {
             kind: "tool",
-            name: call.tool,
-            arguments: Value::Object(call.arguments),
-            answer: answer.clone().map_err(|error| error.to_string()),
+            name: &call.tool,
+            arguments: &Value::Object(call.arguments),
+            answer: answer.as_ref().map_err(EnvError::to_string),
             mutates,
             started_us,
         };
@@ -340,7 +342,7 @@ impl Gate {
                 mutates: false,
             },
             asked,
-            Value::clone,
+            |answer| Cow::Borrowed(answer),
         )
         .await
     }
@@ -354,7 +356,6 @@ impl Gate {
     ) -> Result<Value, EnvError> {
         let mutates = method != "data/get";
         let asked = self.server.data_plane(method, params.clone());
-        let shown = |answer: &Value| if mutates { answer.clone() } else { Value::Null };
         self.recorded(
             caller,
             What {
@@ -364,7 +365,10 @@ impl Gate {
                 mutates,
             },
             asked,
-            shown,
+            |answer| match mutates {
+                true => Cow::Borrowed(answer),
+                false => Cow::Owned(Value::Null),
+            },
         )
         .await
     }
@@ -384,7 +388,7 @@ impl Gate {
         } else {
             Value::String(String::from_utf8_lossy(&parts).into_owned())
         };
-        let asked = self.server.import(parts);
+        let asked = self.server.import(&parts);
         self.recorded(
             caller,
             What {
@@ -394,7 +398,7 @@ impl Gate {
                 mutates: true,
             },
             asked,
-            |()| Value::Null,
+            |()| Cow::Owned(Value::Null),
         )
         .await
     }
@@ -423,7 +427,7 @@ impl Gate {
                     mutates: true,
                 },
                 asked,
-                Value::clone,
+                |answer| Cow::Borrowed(answer),
             )
             .await?;
         locked(&self.configured).push(shown);
@@ -445,9 +449,9 @@ impl Gate {
         };
         let made = Made {
             kind: "access",
-            name: role.to_owned(),
-            arguments: json!({"tools": tools, "enabled": enabled}),
-            answer: Ok(after.clone()),
+            name: role,
+            arguments: &json!({"tools": tools, "enabled": enabled}),
+            answer: Ok(&after),
             mutates: true,
             started_us: self.recorder.now_us(),
         };
@@ -475,9 +479,9 @@ impl Gate {
         }
         let made = Made {
             kind: "put",
-            name: "put".to_owned(),
-            arguments: Value::Array(put),
-            answer: Ok(Value::Null),
+            name: "put",
+            arguments: &Value::Array(put),
+            answer: Ok(&Value::Null),
             mutates: true,
             started_us,
         };
@@ -494,14 +498,26 @@ impl Gate {
     }
 }
 
-/// The most characters of a value that a line holds.
+/// The most bytes of a value that a line holds.
 const IN_A_LINE: usize = 160;
 
 pub(super) fn short(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(IN_A_LINE) {
-        Some((end, _)) => format!("{}..", &text[..end]),
-        None => text,
+    start_of(value, IN_A_LINE)
+}
+
+/// Returns the start of what a tool's result says.
+fn short_answer(result: &Value) -> String {
+    let structured = result.get("structuredContent");
+    if let Some(structured) = structured.filter(|value| !value.is_null()) {
+        return short(structured);
+    }
+    let first = result.pointer("/content/0");
+    match first.and_then(|item| item.get("text")?.as_str()) {
+        Some(text) => match text.char_indices().nth(IN_A_LINE) {
+            Some((end, _)) => format!("{}..", &text[..end]),
+            None => text.to_owned(),
+        },
+        None => short(first.unwrap_or(&Value::Null)),
     }
 }
 

@@ -9,6 +9,7 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::serve::ListenerExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
@@ -115,6 +116,11 @@ impl Gateway {
             };
             let app = Router::new().fallback(answer).with_state(shared);
             let serving = tokio::spawn(async move {
+                // A stream of events is written in small pieces, which must not wait for each other's receipt.
+                let listener = listener.tap_io(|stream| {
+                    // Without it the answers are the same, only late.
+                    let _ = stream.set_nodelay(true);
+                });
                 // It serves until it is aborted.
                 let _ = axum::serve(listener, app).await;
             });

@@ -40,6 +40,7 @@ impl McpService {
         // Host and Origin have been looked at when a request gets here.
         let config = StreamableHttpServerConfig::default()
             .with_sse_retry(None)
+            .with_json_response(true)
             .with_max_request_body_bytes(512 << 20);
         let token = config.cancellation_token.clone();
         let forward = Forward { gate, caller };

@@ -114,7 +114,7 @@ pub struct SandboxSpec {
 
 /// The sandboxes of one run.
 pub struct LocalSandboxes {
-    lease: Lease,
+    run: Arc<RunFolder>,
     host: Arc<Host>,
     wall: Option<&'static Path>,
     why_none: Option<&'static str>,
@@ -122,18 +122,45 @@ pub struct LocalSandboxes {
     sandboxes: Mutex<HashMap<String, Weak<LocalSandbox>>>,
 }
 
-impl LocalSandboxes {
-    /// Makes the folder of a run below `live_dir` and finds out which isolation its sandboxes get.
-    ///
-    /// Sets the process's umask to 022, so that what commands make has the same mode whoever runs them.
-    pub fn new(live_dir: PathBuf, run_id: &str, wanted: Wanted) -> Result<Self, LocalError> {
+/// The folder of a run's live things, leased as long as this is there: nobody takes it for that of a dead run.
+#[derive(Debug)]
+pub struct RunFolder(Lease);
+
+impl RunFolder {
+    /// Makes the folder of a run below `live_dir`.
+    pub fn make(live_dir: PathBuf, run_id: &str) -> Result<Self, LocalError> {
         check_id(run_id)?;
-        disk::set_umask(0o022);
         disk::create_dir_all(&live_dir).map_err(failed("make the folder", &live_dir))?;
         let live_dir =
             disk::canonicalize(&live_dir).map_err(failed("find the folder", &live_dir))?;
         let lease = Lease::take(&live_dir, run_id)
             .map_err(failed("make the folder of the run", &live_dir.join(run_id)))?;
+        Ok(RunFolder(lease))
+    }
+
+    /// Returns the path.
+    pub fn path(&self) -> &Path {
+        self.0.folder()
+    }
+
+    /// Removes the folder.
+    pub fn remove(&self) -> Result<(), LocalError> {
+        reap::remove_run(self.path()).map_err(failed("remove the folder", self.path()))
+    }
+}
+
+impl LocalSandboxes {
+    /// Makes the folder of a run below `live_dir` and finds out which isolation its sandboxes get.
+    ///
+    /// Sets the process's umask to 022, so that what commands make has the same mode whoever runs them.
+    pub fn new(live_dir: PathBuf, run_id: &str, wanted: Wanted) -> Result<Self, LocalError> {
+        Self::on(Arc::new(RunFolder::make(live_dir, run_id)?), wanted)
+    }
+
+    /// Finds out which isolation the sandboxes of a run get whose folder there is already, see [`LocalSandboxes::new`].
+    pub fn on(run: Arc<RunFolder>, wanted: Wanted) -> Result<Self, LocalError> {
+        disk::set_umask(0o022);
+        let lease = &run.0;
         let etc = lease.folder().join(".etc");
         let etc_folders = match wanted {
             Wanted::None => Vec::new(),
@@ -147,7 +174,7 @@ impl LocalSandboxes {
             Wanted::Auto | Wanted::Bubblewrap => match find_wall(lease.folder(), &host)? {
                 Ok(wall) => (Some(wall), None),
                 Err(reason) if wanted == Wanted::Bubblewrap => {
-                    remove_unused(&lease);
+                    remove_unused(lease);
                     return Err(LocalError::NoBubblewrap { reason });
                 }
                 Err(reason) => (None, Some(reason)),
@@ -159,11 +186,11 @@ impl LocalSandboxes {
             || path.contains(char::REPLACEMENT_CHARACTER)
         {
             let path = path.into_owned();
-            remove_unused(&lease);
+            remove_unused(lease);
             return Err(LocalError::ShellPath { path });
         }
         Ok(Self {
-            lease,
+            run,
             host,
             wall,
             why_none,
@@ -206,7 +233,7 @@ impl LocalSandboxes {
         spec.env_vars
             .iter()
             .try_for_each(super::local_exec::check_variable)?;
-        let folder = self.lease.folder().join(id);
+        let folder = self.run.path().join(id);
         match disk::create_private_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(LocalError::Exists { id: id.clone() });
@@ -247,7 +274,7 @@ impl LocalSandboxes {
         for sandbox in sandboxes {
             sandbox.destroy().await?;
         }
-        let folder = self.lease.folder();
+        let folder = self.run.path();
         Marked {
             folder: folder.to_owned(),
             id: None,
@@ -261,7 +288,7 @@ impl LocalSandboxes {
     /// Kills every process of the run at once; for a runner that must end now.
     pub fn kill_now(&self) {
         Marked {
-            folder: self.lease.folder().to_owned(),
+            folder: self.run.path().to_owned(),
             id: None,
             since: 0,
             newer_than: self.host.began,
@@ -280,7 +307,7 @@ impl LocalSandboxes {
 impl fmt::Debug for LocalSandboxes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LocalSandboxes")
-            .field("folder", &self.lease.folder())
+            .field("folder", &self.run.path())
             .field("isolation", &self.isolation())
             .finish_non_exhaustive()
     }

@@ -467,13 +467,13 @@ impl EnvServer for ServedEnv {
         })
     }
 
-    fn import(&self, parts: Vec<u8>) -> BoxFuture<'_, Result<(), EnvError>> {
+    fn import<'a>(&'a self, parts: &'a [u8]) -> BoxFuture<'a, Result<(), EnvError>> {
         Box::pin(async move {
             let http = self
                 .http
                 .as_ref()
                 .ok_or_else(|| self.no_plane("data/add"))?;
-            match http.import(&parts).await {
+            match http.import(parts).await {
                 Ok(()) => Ok(()),
                 Err(error) => Err(self.explained(error).await),
             }

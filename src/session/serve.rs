@@ -1,5 +1,6 @@
 //! An env that is compiled in, served to whoever asks on this machine.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ pub fn builtin_envs() -> [&'static str; 4] {
 struct Nowhere;
 
 impl Keeper for Nowhere {
-    fn keep(&self, _: &[u8]) -> Option<String> {
+    fn keep(&self, _: &Path) -> Option<String> {
         None
     }
 }
@@ -30,7 +31,7 @@ pub struct ServedEnv {
     /// Serves as long as it is there.
     _gateway: Arc<Gateway>,
     url: String,
-    folder: std::path::PathBuf,
+    folder: PathBuf,
 }
 
 impl ServedEnv {
@@ -39,7 +40,7 @@ impl ServedEnv {
         let server = builtin::start(name, name)
             .ok_or_else(|| SessionError::World(format!("no env `{name}` is compiled in")))?;
         let temp = system.variable("TMPDIR").filter(|dir| !dir.is_empty());
-        let temp = std::path::PathBuf::from(temp.unwrap_or_else(|| "/tmp".to_owned()));
+        let temp = PathBuf::from(temp.unwrap_or_else(|| "/tmp".to_owned()));
         let folder = temp.join(format!("aebuild-env-{}", std::process::id()));
         let settings = GateSettings {
             env_id: name.to_owned(),

@@ -196,8 +196,23 @@ pub trait EnvServer: Send + Sync {
     /// state.
     fn export(&self) -> BoxFuture<'_, Result<Vec<u8>, EnvError>>;
 
+    /// Returns the whole state, see [`EnvServer::export`], after bytes that are there already.
+    fn export_after(&self, mut bytes: Vec<u8>) -> BoxFuture<'_, Result<Vec<u8>, EnvError>> {
+        Box::pin(async move {
+            let parts = self.export().await?;
+            bytes.reserve_exact(parts.len());
+            bytes.extend_from_slice(&parts);
+            Ok(bytes)
+        })
+    }
+
+    /// Returns whether the whole state is this one, as [`EnvServer::export`] would give it.
+    fn holds<'a>(&'a self, parts: &'a [u8]) -> BoxFuture<'a, Result<bool, EnvError>> {
+        Box::pin(async move { Ok(self.export().await? == parts) })
+    }
+
     /// Replaces the whole state by an exported one: `data/reset`, then `data/add`.
-    fn import(&self, parts: Vec<u8>) -> BoxFuture<'_, Result<(), EnvError>>;
+    fn import<'a>(&'a self, parts: &'a [u8]) -> BoxFuture<'a, Result<(), EnvError>>;
 
     /// Calls a method of an extension.
     fn extension(&self, call: ExtensionCall) -> BoxFuture<'_, Result<Value, EnvError>>;

@@ -225,3 +225,24 @@ fn what_lies_behind_damage_is_found_where_it_proves_itself() {
     }
     assert_eq!(cache.stats().damaged, 1);
 }
+
+#[test]
+fn a_large_blob_is_a_miss_once_a_bit_of_it_flips_and_healed_by_the_next_put() {
+    let room = Room::new();
+    let cache = room.open();
+    let mut bytes = vec![7; (5 << 20) + 3];
+    bytes[1 << 20] = 8;
+    let blob = cache.put_blob(&bytes).unwrap();
+    assert_eq!(blob, BlobRef::of(&bytes));
+    for at in [0, 1 << 20, bytes.len() - 1] {
+        let mut bad = bytes.clone();
+        bad[at] ^= 1;
+        std::fs::write(room.blob_path(&blob), &bad).unwrap();
+        assert_eq!(cache.get_blob(&blob), None, "byte {at}");
+        assert_eq!(cache.put_blob(&bytes).unwrap(), blob);
+        assert_eq!(cache.put_blob(&bytes).unwrap(), blob);
+        assert!(cache.get_blob(&blob) == Some(bytes.clone()), "byte {at}");
+    }
+    let drafts = list(&cache.dir().join("blobs/tmp"));
+    assert_eq!(drafts, Vec::<PathBuf>::new(), "no draft is left");
+}

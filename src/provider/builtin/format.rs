@@ -5,6 +5,7 @@
 //! stay: none is copied on the way.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
@@ -160,12 +161,38 @@ pub(super) fn write<S: Serialize>(value: &S) -> Vec<u8> {
     bytes
 }
 
-/// Returns the export of a state.
-pub(super) fn write_parts<S: Serialize>(state: &S) -> Vec<u8> {
-    write(&[WrittenPart {
+fn parts_of<S: Serialize>(state: &S) -> [WrittenPart<'_, S>; 1] {
+    [WrittenPart {
         kind: "data",
         data: state,
-    }])
+    }]
+}
+
+/// Returns the export of a state after bytes that are there already.
+pub(super) fn write_parts<S: Serialize>(state: &S, mut bytes: Vec<u8>) -> Vec<u8> {
+    serde_json::to_writer(&mut bytes, &parts_of(state)).expect("bug: a state has texts for keys");
+    bytes
+}
+
+/// Returns whether the export of a state is this one; nothing is kept of what is written to find out.
+pub(super) fn is_written<S: Serialize>(state: &S, parts: &[u8]) -> bool {
+    let mut rest = Expected(parts);
+    serde_json::to_writer(&mut rest, &parts_of(state)).is_ok() && rest.0.is_empty()
+}
+
+/// The bytes that are expected next; another one is an error.
+struct Expected<'a>(&'a [u8]);
+
+impl io::Write for Expected<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let rest = self.0.strip_prefix(bytes);
+        self.0 = rest.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Returns an object of the protocol for a piece of a state.

@@ -244,11 +244,19 @@ impl<S: Store> EnvServer for Server<S> {
     }
 
     fn export(&self) -> BoxFuture<'_, Result<Vec<u8>, EnvError>> {
-        Box::pin(async { Ok(format::write_parts(self.store().state())) })
+        self.export_after(Vec::new())
     }
 
-    fn import(&self, parts: Vec<u8>) -> BoxFuture<'_, Result<(), EnvError>> {
-        Box::pin(async move { self.replace(&parts) })
+    fn export_after(&self, bytes: Vec<u8>) -> BoxFuture<'_, Result<Vec<u8>, EnvError>> {
+        Box::pin(async move { Ok(format::write_parts(self.store().state(), bytes)) })
+    }
+
+    fn holds<'a>(&'a self, parts: &'a [u8]) -> BoxFuture<'a, Result<bool, EnvError>> {
+        Box::pin(async move { Ok(format::is_written(self.store().state(), parts)) })
+    }
+
+    fn import<'a>(&'a self, parts: &'a [u8]) -> BoxFuture<'a, Result<(), EnvError>> {
+        Box::pin(async move { self.replace(parts) })
     }
 
     fn extension(&self, call: ExtensionCall) -> BoxFuture<'_, Result<Value, EnvError>> {

@@ -53,7 +53,7 @@ impl Live {
     }
 
     pub(super) fn import(&self, parts: &[u8]) -> Result<(), EnvError> {
-        block_on(self.0.import(parts.to_vec()))
+        block_on(self.0.import(parts))
     }
 
     pub(super) fn state(&self) -> Value {

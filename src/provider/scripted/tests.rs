@@ -83,7 +83,7 @@ impl LiveEnv for Direct {
     }
 
     fn load(&self, parts: Vec<u8>) -> BoxFuture<'_, Result<(), EnvError>> {
-        self.server.import(parts)
+        Box::pin(async move { self.server.import(&parts).await })
     }
 
     fn data_plane<'a>(

@@ -16,7 +16,7 @@ use crate::event::{Outcome, Score};
 use crate::plan::{FileMemo, is_settled};
 use crate::system::{Stamp, System};
 
-/// A file or folder by position in the table of [`Kept`].
+/// A file or folder with a stamp that it had, by position in the table of [`Kept`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct FileIx(u32);
 
@@ -27,6 +27,7 @@ pub(super) struct Kept {
     digests: Vec<(FileIx, Digest)>,
     tools: Vec<Tool>,
     folders: Vec<KeptFolder>,
+    /// For each path, its newest entry.
     by_path: HashMap<PathBuf, FileIx>,
     /// For each file, whether it was found unchanged in this process; `None` where nobody asked.
     seen: Vec<Option<bool>>,
@@ -133,14 +134,14 @@ impl Kept {
         self.changed = true;
     }
 
-    /// Returns the table's entry for a path, with this stamp from now on.
+    /// Returns the table's entry for a path with this stamp.
+    ///
+    /// A path that has another stamp now gets another entry: what refers to the old one was made from what the file was
+    /// then, and must not take it for what it is now. Entries that nothing refers to are not written.
     fn file(&mut self, path: &Path, stamp: Stamp) -> FileIx {
-        if let Some(file) = self.by_path.get(path) {
-            let known = &mut self.files[file.0 as usize].1;
-            if *known != stamp {
-                *known = stamp;
-                self.changed = true;
-            }
+        if let Some(file) = self.by_path.get(path)
+            && self.files[file.0 as usize].1 == stamp
+        {
             return *file;
         }
         let file = FileIx(self.files.len() as u32);

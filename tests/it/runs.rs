@@ -522,3 +522,42 @@ fn a_run_that_is_stopped_at_once_names_every_task() {
 fn is_task_finished(told: &Told) -> bool {
     matches!(told, Told::Event(RunEvent::TaskFinished { .. }))
 }
+
+#[test]
+fn who_looks_at_an_edit_before_the_run_does_not_hide_it() {
+    let story = chain();
+    story.run();
+    story.settle();
+    story.write("artifacts/tools/b.sh", "echo made by another\n");
+    story.settle();
+    // What only foresees notes the new digest of the file; the task was last run with the old one.
+    let mut session = story.session().unwrap();
+    let forecast = session.plan(&RunOptions::default()).unwrap();
+    assert!(matches!(
+        forecast[0].steps[1].verdict,
+        StepVerdict::Dirty { .. }
+    ));
+    drop(session);
+    assert_eq!(story.run().ran(), "b c load");
+}
+
+#[test]
+fn an_edit_of_what_two_tasks_share_is_seen_by_both() {
+    let story = chain();
+    story.write("tasks/other.json", CHAIN);
+    story.settle();
+    story.run();
+    story.settle();
+    story.write("artifacts/tools/b.sh", "echo made by another\n");
+    story.settle();
+    for task in ["chain", "other"] {
+        let options = RunOptions {
+            tasks: vec![task.to_owned()],
+            ..RunOptions::default()
+        };
+        assert!(
+            !story.run_with(&options).summary().tasks[0].unchanged,
+            "{task}"
+        );
+    }
+}

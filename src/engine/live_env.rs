@@ -45,16 +45,20 @@ pub(super) struct LiveEnv {
 
 pub(super) type EnvSlot = Arc<AsyncMutex<Option<LiveEnv>>>;
 
-/// Keeps large answers in the store.
-struct InCache(Option<Cache>);
+/// Keeps large answers in the store, but none that holds what must not be written anywhere.
+struct InCache {
+    cache: Option<Cache>,
+    redactor: Redactor,
+}
 
 impl Keeper for InCache {
     fn keep(&self, bytes: &[u8]) -> Option<String> {
-        let cache = self.0.as_ref()?;
-        cache
-            .put_blob(bytes)
-            .ok()
-            .map(|blob| stored_file(blob).url())
+        let cache = self.cache.as_ref()?;
+        if *self.redactor.bytes(bytes) != *bytes {
+            return None;
+        }
+        let blob = cache.put_blob(bytes).ok()?;
+        Some(stored_file(blob).url())
     }
 }
 
@@ -222,7 +226,10 @@ impl Provisioner {
         };
         let n = self.made.fetch_add(1, Ordering::Relaxed);
         let folder = self.run_folder().join(format!("calls-{n}"));
-        let keeper = Arc::new(InCache(self.cache.clone()));
+        let keeper = Arc::new(InCache {
+            cache: self.cache.clone(),
+            redactor: self.redactor(),
+        });
         let recorder = Recorder::new(folder.join("calls.jsonl"), keeper, self.system.clone());
         Ok(LiveEnv {
             gate: Gate::new(settings, server, recorder, Vec::new()),
@@ -507,10 +514,13 @@ impl Provisioner {
         }
     }
 
+    fn redactor(&self) -> Redactor {
+        Redactor::new(self.settings.secrets.iter().map(String::as_str))
+    }
+
     /// Keeps what a state is brought back by, and returns its name.
     async fn keep_state(&self, bytes: Vec<u8>) -> Result<(Digest, u64), String> {
-        let redactor = Redactor::new(self.settings.secrets.iter().map(String::as_str));
-        if !redactor.is_empty() && *redactor.bytes(&bytes) != *bytes {
+        if *self.redactor().bytes(&bytes) != *bytes {
             return Err("it holds the value of a variable that is passed on".to_owned());
         }
         let Some(cache) = self.cache.clone() else {

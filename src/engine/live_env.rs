@@ -159,6 +159,8 @@ impl Provisioner {
         step: StepIx,
         resource: &ResourceId,
     ) -> Result<LiveEnv, ProvisionError> {
+        // The record of calls is below the folder of the run, which whoever makes sandboxes makes and holds.
+        self.sandboxes().await?;
         let place = Place::Env(resource.name.clone());
         let maker = plan.maker_of(step, &place);
         let maker = maker.map(|maker| &plan.steps[maker.at()]);

@@ -28,13 +28,20 @@ impl Scheduler<'_> {
         let maker = self
             .needed(step, resource)
             .map_or(Maker::Nobody, |(_, maker)| maker);
-        self.rerun_maker(step, resource, maker);
+        self.rerun_maker(step, resource, maker, None);
     }
 
-    pub(super) fn rerun_maker(&mut self, step: StepIx, resource: &ResourceId, maker: Maker) {
+    pub(super) fn rerun_maker(
+        &mut self,
+        step: StepIx,
+        resource: &ResourceId,
+        maker: Maker,
+        why: Option<&'static str>,
+    ) {
         let reason = DirtyReason::StateLost {
             resource: resource.clone(),
             needed_by: self.planned(step).id.clone(),
+            why,
         };
         let makers = match maker {
             Maker::Nobody => Vec::new(),

@@ -7,6 +7,7 @@
 mod book;
 mod cli;
 mod crash;
+mod envs;
 mod explain;
 mod formats;
 mod laws;

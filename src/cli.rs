@@ -4,6 +4,7 @@
 
 mod cache;
 mod check;
+mod env;
 mod exit;
 mod explain;
 mod fault;
@@ -61,6 +62,7 @@ enum Command {
     Show(show::Args),
     Graph(graph::Args),
     Cache(cache::Args),
+    Env(env::Args),
     Types(types::TypesArgs),
     Schema(types::SchemaArgs),
 }
@@ -84,11 +86,7 @@ impl Face {
             no_cache,
         };
         let session = Session::open(self.system.clone(), self.registry, options)?;
-        let names = &session.config().sandbox.pass_variables;
-        let values: Vec<String> = names
-            .iter()
-            .filter_map(|name| self.system.variable(name))
-            .collect();
+        let values = session.secrets();
         self.printer.redactor = crate::record::Redactor::new(values.iter().map(String::as_str));
         Ok(session)
     }
@@ -133,6 +131,7 @@ pub fn main(system: Arc<dyn System>, registry: Registry) -> ExitStatus {
         Command::Show(args) => show::run(args, &mut face),
         Command::Graph(args) => graph::run(args, &mut face),
         Command::Cache(args) => cache::run(args, &mut face),
+        Command::Env(args) => env::run(args, &mut face),
         Command::Types(args) => types::run_types(args, &mut face),
         Command::Schema(args) => types::run_schema(args, &mut face),
     };

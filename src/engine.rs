@@ -5,6 +5,7 @@
 
 mod executor;
 mod live;
+mod live_docker;
 mod live_env;
 mod result;
 mod store;
@@ -147,7 +148,7 @@ struct Active<'s> {
     job: Arc<TaskJob>,
     scheduler: Scheduler<'s>,
     aborts: HashMap<StepIx, watch::Sender<bool>>,
-    queued: HashMap<StepIx, Vec<Need>>,
+    queued: HashMap<StepIx, (u32, Vec<Need>)>,
     logs: HashMap<StepIx, (Log, i64, u64)>,
     unfit: HashMap<StepIx, String>,
     places: HashMap<StepIx, aebuild_cache::Place>,
@@ -403,11 +404,11 @@ impl<'a> Dispatcher<'a> {
                 pool.done();
                 continue;
             };
-            let Some(needs) = task.queued.remove(&step) else {
+            let Some(queued) = task.queued.remove(&step) else {
                 pool.done();
                 continue;
             };
-            self.spawn(at, task, step, needs, send);
+            self.spawn(at, task, step, queued, send);
         }
     }
 
@@ -416,7 +417,7 @@ impl<'a> Dispatcher<'a> {
         at: usize,
         task: &mut Active<'a>,
         step: StepIx,
-        needs: Vec<Need>,
+        (attempt, needs): (u32, Vec<Need>),
         send: &mpsc::UnboundedSender<Message>,
     ) {
         let (abort, aborted) = watch::channel(false);
@@ -426,6 +427,7 @@ impl<'a> Dispatcher<'a> {
             job: task.job.clone(),
             step,
             needs,
+            attempt,
             outputs: task.scheduler.outputs().share(),
             provisioner: self.provisioner.clone(),
             store: self.store.share(),
@@ -477,8 +479,12 @@ impl<'a> Dispatcher<'a> {
         let mut queue: VecDeque<Command> = commands.into();
         while let Some(command) = queue.pop_front() {
             match command {
-                Command::Run { step, needs, .. } => {
-                    task.queued.insert(step, needs);
+                Command::Run {
+                    step,
+                    attempt,
+                    needs,
+                } => {
+                    task.queued.insert(step, (attempt, needs));
                     pool.push((at, step));
                 }
                 Command::Abort(step) => {

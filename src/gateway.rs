@@ -4,6 +4,9 @@
 //! over HTTP on 127.0.0.1, at an address that names the caller and works only while the step runs. So a state is taken
 //! when nobody can change it, and every recorded call is some step's. The gateway does not know how an env is run.
 
+use std::fmt;
+use std::sync::Arc;
+
 mod access;
 mod back;
 mod gate;
@@ -22,11 +25,53 @@ pub use http::Gateway;
 pub use recipe::Recipe;
 pub use record::{Keeper, Recorder};
 
+/// Hears of each call, in a line.
+pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// Who asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Caller {
     /// The step.
     pub step: String,
     /// The role.
     pub role: String,
+    /// Hears of each call, in a line.
+    told: Option<Tell>,
+}
+
+impl Caller {
+    /// Returns a caller.
+    pub fn new(step: &str, role: &str) -> Self {
+        Caller {
+            step: step.to_owned(),
+            role: role.to_owned(),
+            told: None,
+        }
+    }
+
+    /// Has each call told in a line.
+    pub fn telling(mut self, told: Tell) -> Self {
+        self.told = Some(told);
+        self
+    }
+
+    /// Returns the same caller in another role.
+    fn in_role(&self, role: &str) -> Self {
+        Caller {
+            role: role.to_owned(),
+            ..self.clone()
+        }
+    }
+
+    fn tell(&self, line: &str) {
+        if let Some(told) = &self.told {
+            told(line);
+        }
+    }
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} as {}", self.step, self.role)
+    }
 }

@@ -6,6 +6,7 @@
 mod activity;
 pub mod bubblewrap;
 pub mod builtin;
+pub mod docker;
 mod files;
 mod http;
 pub mod local;

@@ -9,6 +9,7 @@ mod load;
 mod part;
 mod run;
 mod select;
+mod serve;
 mod setting;
 mod upkeep;
 
@@ -32,6 +33,7 @@ use crate::task::config::Config;
 
 pub use crate::engine::{Told, Wish};
 pub use explain::{Cause, Explanation};
+pub use serve::{ServedEnv, builtin_envs};
 pub use upkeep::{HistoryRow, Nondeterminism};
 
 /// What a session is opened on.

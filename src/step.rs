@@ -204,6 +204,10 @@ pub struct Bench {
 pub trait Services: Send + Sync {
     /// Answers a look-up and records it.
     fn find(&self, lookup: &Lookup) -> Answer;
+    /// Returns which attempt of the step this is, the first being 1.
+    fn attempt(&self) -> u32 {
+        1
+    }
     /// Returns the live sandbox, which is at the version that the step needs.
     fn sandbox(&self, name: &str) -> Result<Arc<dyn Sandbox>, StepError>;
     /// Returns the live env, which is at the version that the step needs, for a caller of the default role.

@@ -41,6 +41,7 @@ pub(super) struct StepRun {
     pub(super) job: Arc<TaskJob>,
     pub(super) step: StepIx,
     pub(super) needs: Vec<Need>,
+    pub(super) attempt: u32,
     pub(super) outputs: Outputs,
     pub(super) provisioner: Arc<Provisioner>,
     pub(super) store: Store,
@@ -90,9 +91,18 @@ impl StepRun {
                     let gate = self
                         .provisioner
                         .provide_env(self.task, plan, self.step, need);
-                    gate.await.map(|gate| {
-                        envs.insert(name, gate);
-                    })
+                    // An image may take minutes to build or pull, and a server until its time is over to get ready.
+                    // Who is dropped at that leaves no env.
+                    tokio::select! {
+                        biased;
+                        () = told_to_stop(self.aborted.clone()) => {
+                            lost = Some(Ended::Aborted);
+                            break;
+                        }
+                        gate = gate => gate.map(|gate| {
+                            envs.insert(name, gate);
+                        }),
+                    }
                 }
                 // An agent is made by the step that asks it.
                 ResourceKind::Agent => Ok(()),
@@ -130,9 +140,10 @@ impl StepRun {
             envs,
             provisioner: self.provisioner.clone(),
             task: self.task,
+            attempt: self.attempt,
             benches: Mutex::default(),
             reads: Mutex::default(),
-            log: Mutex::default(),
+            log: Arc::default(),
             unfit: Mutex::default(),
             store: self.store.share(),
             redactor: self.redactor.clone(),
@@ -202,25 +213,22 @@ impl StepRun {
                 None => run.await,
             }
         };
-        let mut aborted = self.aborted.clone();
-        let stop = async {
-            loop {
-                if *aborted.borrow_and_update() {
-                    return;
-                }
-                if aborted.changed().await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-            }
-        };
         tokio::select! {
             biased;
-            () = stop => Ended::Aborted,
+            () = told_to_stop(self.aborted.clone()) => Ended::Aborted,
             result = timed => match result {
                 Ok(output) => Ended::Output(output, Vec::new()),
                 Err(error) => Ended::Failed(error),
             },
         }
+    }
+}
+
+/// Waits until a step is to be aborted.
+async fn told_to_stop(mut aborted: watch::Receiver<bool>) {
+    // Where nobody can say so any more, nobody will.
+    if aborted.wait_for(|aborted| *aborted).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -256,9 +264,10 @@ struct World {
     envs: HashMap<String, Arc<Gate>>,
     provisioner: Arc<Provisioner>,
     task: usize,
+    attempt: u32,
     benches: Mutex<Vec<Arc<LocalSandbox>>>,
     reads: Mutex<Vec<Read>>,
-    log: Mutex<Vec<u8>>,
+    log: Arc<Mutex<Vec<u8>>>,
     unfit: Mutex<Option<String>>,
     store: Store,
     redactor: Arc<Redactor>,
@@ -318,6 +327,10 @@ impl Services for World {
         answer
     }
 
+    fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
     fn sandbox(&self, name: &str) -> Result<Arc<dyn Sandbox>, StepError> {
         self.sandboxes.get(name).cloned().ok_or_else(|| {
             StepError::new(format!(
@@ -332,10 +345,10 @@ impl Services for World {
                 "env `{name}` is not among what the step said it touches"
             ))
         })?;
-        let caller = Caller {
-            step: self.job.plan.steps[self.step.at()].id.to_string(),
-            role: DEFAULT_ROLE.to_owned(),
-        };
+        let log = self.log.clone();
+        let told = move |line: &str| add_to_log(&log, format!("{line}\n").as_bytes());
+        let step = self.job.plan.steps[self.step.at()].id.as_str();
+        let caller = Caller::new(step, DEFAULT_ROLE).telling(Arc::new(told));
         let gateway = self.provisioner.gateway.clone();
         Ok(Arc::new(EnvHandle::new(gate, gateway, caller)))
     }
@@ -413,20 +426,24 @@ impl Services for World {
     }
 
     fn log(&self, _stream: Stream, bytes: &[u8]) {
-        let mut log = locked(&self.log);
-        let room = LOG_LIMIT.saturating_sub(log.len());
-        if room == 0 {
-            return;
-        }
-        if bytes.len() < room {
-            log.extend_from_slice(bytes);
-            return;
-        }
-        log.extend_from_slice(&bytes[..room]);
-        let said = format!(
-            "\n[the log is cut here: it is longer than {} MiB]\n",
-            LOG_LIMIT >> 20
-        );
-        log.extend_from_slice(said.as_bytes());
+        add_to_log(&self.log, bytes);
     }
+}
+
+fn add_to_log(log: &Mutex<Vec<u8>>, bytes: &[u8]) {
+    let mut log = locked(log);
+    let room = LOG_LIMIT.saturating_sub(log.len());
+    if room == 0 {
+        return;
+    }
+    if bytes.len() < room {
+        log.extend_from_slice(bytes);
+        return;
+    }
+    log.extend_from_slice(&bytes[..room]);
+    let said = format!(
+        "\n[the log is cut here: it is longer than {} MiB]\n",
+        LOG_LIMIT >> 20
+    );
+    log.extend_from_slice(said.as_bytes());
 }

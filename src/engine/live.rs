@@ -12,8 +12,9 @@ use tokio::sync::OnceCell;
 use super::live_env::EnvSlot;
 use super::store::{blob_of, version_of};
 use crate::context::Place;
-use crate::gateway::Gateway;
+use crate::gateway::{EnvHandle, Gateway};
 use crate::graph::StepIx;
+use crate::provider::docker::Docker;
 use crate::provider::local::{LocalError, LocalSandbox, LocalSandboxes, SandboxSpec, Wanted};
 use crate::resource::{ResourceId, ResourceKind, Version};
 use crate::schedule::{MadeOf, Need, PlannedStep, TaskPlan};
@@ -37,6 +38,8 @@ pub struct LiveSettings {
     pub secrets: Vec<String>,
     /// The folder that paths of the configuration are relative to.
     pub workspace: PathBuf,
+    /// Packages that all programs in Python find.
+    pub python_packages: Vec<String>,
 }
 
 /// The size that stands for a state that could not be taken: no manifest is empty.
@@ -75,8 +78,8 @@ type Slot = Arc<AsyncMutex<Option<LiveSandbox>>>;
 pub struct LeftUp {
     /// Which.
     pub resource: ResourceId,
-    /// The folder that is its state.
-    pub folder: PathBuf,
+    /// Where it is: the folder that is its state, or its address.
+    pub at: String,
 }
 
 /// Makes, restores and ends live things.
@@ -86,8 +89,11 @@ pub struct Provisioner {
     pub(super) system: Arc<dyn System>,
     pub(super) gateway: Arc<Gateway>,
     sandboxes: OnceCell<Result<LocalSandboxes, String>>,
+    pub(super) docker: OnceCell<Result<Docker, String>>,
     slots: Mutex<HashMap<(usize, ResourceId), Slot>>,
     pub(super) envs: Mutex<HashMap<(usize, ResourceId), EnvSlot>>,
+    /// Handles of envs that stay up after the run.
+    pub(super) kept_up: Mutex<Vec<EnvHandle>>,
     /// How many envs were made.
     pub(super) made: AtomicU64,
     /// How often a state could not be taken.
@@ -103,8 +109,10 @@ impl Provisioner {
             system,
             gateway: Gateway::new(),
             sandboxes: OnceCell::new(),
+            docker: OnceCell::new(),
             slots: Mutex::default(),
             envs: Mutex::default(),
+            kept_up: Mutex::default(),
             made: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
         }
@@ -383,10 +391,11 @@ impl Provisioner {
             if let Some(live) = slot.lock().await.as_ref() {
                 up.push(LeftUp {
                     resource,
-                    folder: live.sandbox.state_dir().to_path_buf(),
+                    at: format!("folder {}", live.sandbox.state_dir().display()),
                 });
             }
         }
+        up.extend(self.envs_left_up().await);
         up.sort_by(|a, b| a.resource.cmp(&b.resource));
         up
     }
@@ -394,6 +403,10 @@ impl Provisioner {
     /// Ends everything and removes the run's folder.
     pub async fn close(&self) -> Result<(), String> {
         self.end_envs(None).await;
+        let no_container = match self.docker.get() {
+            Some(Ok(docker)) => docker.close().await,
+            _ => Ok(()),
+        };
         let slots: Vec<Slot> = locked(&self.slots).drain().map(|(_, slot)| slot).collect();
         for slot in slots {
             if let Some(live) = slot.lock().await.take() {
@@ -404,7 +417,7 @@ impl Provisioner {
             }
         }
         match self.sandboxes.get() {
-            Some(Ok(sandboxes)) => sandboxes.close().await.map_err(|error| error.to_string()),
+            Some(Ok(sandboxes)) => sandboxes.close().await.map_err(|error| error.to_string())?,
             // Without a sandbox the folder is there only where something was recorded in it.
             _ => {
                 let folder = self.run_folder();
@@ -412,9 +425,9 @@ impl Provisioner {
                     crate::system::disk::remove_dir_all(&folder)
                         .map_err(|error| format!("`{}` is left: {error}", folder.display()))?;
                 }
-                Ok(())
             }
         }
+        no_container
     }
 
     /// Kills every process of the run at once.

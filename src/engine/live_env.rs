@@ -10,11 +10,11 @@ use aebuild_cache::Cache;
 use serde_json_path::JsonPath;
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::live::{ProvisionError, Provisioner, Settled, UNKNOWN, handle};
+use super::live::{LeftUp, ProvisionError, Provisioner, Settled, UNKNOWN, handle};
 use super::store::{file_of_version, stored_file};
 use crate::context::Place;
 use crate::digest::{Digest, Digester};
-use crate::gateway::{Gate, GateSettings, Keeper, Recipe, Recorder};
+use crate::gateway::{Caller, EnvHandle, Gate, GateSettings, Keeper, Recipe, Recorder};
 use crate::graph::StepIx;
 use crate::provider::local::{LocalError, LocalSandbox, SandboxSpec};
 use crate::provider::process::Patience;
@@ -23,7 +23,7 @@ use crate::provider::{builtin, python};
 use crate::record::Redactor;
 use crate::resource::{ResourceId, Version};
 use crate::schedule::{EnvParts, MadeOf, Need, TaskPlan};
-use crate::step::env::{EnvError, EnvServer};
+use crate::step::env::{DEFAULT_ROLE, EnvError, EnvServer, LiveEnv as _};
 use crate::step::sandbox::{Put, Sandbox};
 use crate::step::{Bench, StepError};
 use crate::system::locked;
@@ -62,7 +62,7 @@ impl Keeper for InCache {
     }
 }
 
-fn failed(error: impl ToString) -> ProvisionError {
+pub(super) fn failed(error: impl ToString) -> ProvisionError {
     ProvisionError::Failed(error.to_string())
 }
 
@@ -193,10 +193,9 @@ impl Provisioner {
                 (Arc::new(env), can_export)
             }
             EnvRun::Docker { .. } => {
-                return Err(failed(
-                    "it runs in a container, and no container engine is used in this release; say how it is run \
-                 without one, with `command` in aebuild.toml",
-                ));
+                let env = self.start_container(parts).await?;
+                let can_export = env.can_export();
+                (Arc::new(env), can_export)
             }
         };
         let mode = match (spec.state, can_export) {
@@ -370,8 +369,9 @@ impl Provisioner {
         packages: &[String],
     ) -> Result<(Bench, Arc<LocalSandbox>), StepError> {
         let (mut mounts, mut interpreter) = (Vec::new(), "python3".to_owned());
+        let packages = python::joined(packages, &self.settings.python_packages);
         if !packages.is_empty() {
-            let python = self.python(packages).await;
+            let python = self.python(&packages).await;
             let python = python.map_err(|why| {
                 StepError::new(format!(
                     "the packages {} cannot be had: {why}",
@@ -533,6 +533,28 @@ impl Provisioner {
         let blob = blob.map_err(|error| format!("bug: keeping a state failed: {error}"))??;
         let file = stored_file(blob);
         Ok((Digest::from_bytes(file.sha256), file.size))
+    }
+
+    /// Returns the envs that are up, each with an address that works until they end.
+    pub(super) async fn envs_left_up(&self) -> Vec<LeftUp> {
+        let slots: Vec<_> = locked(&self.envs)
+            .iter()
+            .map(|(key, slot)| (key.1.clone(), slot.clone()))
+            .collect();
+        let mut up = Vec::new();
+        for (resource, slot) in slots {
+            let slot = slot.lock().await;
+            let Some(live) = slot.as_ref() else { continue };
+            let caller = Caller::new("kept up", DEFAULT_ROLE);
+            let handle = EnvHandle::new(live.gate.clone(), self.gateway.clone(), caller);
+            let at = match handle.url().await {
+                Ok(url) => format!("{url}/mcp"),
+                Err(error) => error.to_string(),
+            };
+            locked(&self.kept_up).push(handle);
+            up.push(LeftUp { resource, at });
+        }
+        up
     }
 
     /// Ends an env.

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::Caller;
 use super::access::Access;
-use super::gate::Gate;
+use super::gate::{Gate, short};
 use super::recipe::{self, Recipe, Recorded};
 use crate::json::{Value, json};
 use crate::step::env::{EnvError, ExtensionCall};
@@ -87,10 +87,7 @@ impl Gate {
     }
 
     async fn again(&self, call: &Recorded) -> Result<Value, EnvError> {
-        let caller = Caller {
-            step: "replay".to_owned(),
-            role: call.role.clone(),
-        };
+        let caller = Caller::new("replay", &call.role);
         let unreadable = || EnvError::BadAnswer {
             env: self.settings.env_id.clone(),
             what: format!("a replay of `{}`", call.name),
@@ -164,12 +161,4 @@ fn extension_of(value: &Value) -> Option<ExtensionCall> {
         verb: text("verb")?,
         arguments: value.get("arguments")?.as_object()?.clone(),
     })
-}
-
-fn short(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(300) {
-        Some((end, _)) => format!("{}..", &text[..end]),
-        None => text,
-    }
 }

@@ -194,6 +194,7 @@ impl Gate {
     }
 
     fn record(&self, caller: &Caller, made: &Made) -> Result<(), EnvError> {
+        caller.tell(&self.line(made));
         self.recorder.write(caller, made).map_err(|error| {
             let gone = EnvError::Gone {
                 env: self.settings.env_id.clone(),
@@ -204,6 +205,26 @@ impl Gate {
             locked(&self.broken).get_or_insert_with(|| gone.clone());
             gone
         })
+    }
+
+    /// Returns a call in a line, long values cut.
+    fn line(&self, made: &Made) -> String {
+        let env = &self.settings.env_id;
+        let arguments = match made.kind {
+            // What is loaded is in the step's own words.
+            "load" | "put" => String::new(),
+            _ => short(&made.arguments),
+        };
+        let answer = match &made.answer {
+            Ok(result) if made.kind == "tool" => {
+                let failed = result.get("isError") == Some(&Value::Bool(true));
+                let answer = short(&crate::step::env::answer_of(result));
+                format!(" -> {}{answer}", if failed { "error " } else { "" })
+            }
+            Ok(_) => String::new(),
+            Err(error) => format!(" -> failed: {error}"),
+        };
+        format!("{env}: {} {arguments}{answer}", made.name)
     }
 
     /// Asks and records; `shown` is what of the answer is on record.
@@ -499,6 +520,17 @@ impl Gate {
             why: format!("the record of its calls cannot be read: {error}"),
             tail: String::new(),
         })
+    }
+}
+
+/// The most characters of a value that a line holds.
+const IN_A_LINE: usize = 160;
+
+pub(super) fn short(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(IN_A_LINE) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text,
     }
 }
 

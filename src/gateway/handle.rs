@@ -68,10 +68,7 @@ impl LiveEnv for EnvHandle {
         Arc::new(EnvHandle {
             gate: self.gate.clone(),
             gateway: self.gateway.clone(),
-            caller: Caller {
-                step: self.caller.step.clone(),
-                role: role.to_owned(),
-            },
+            caller: self.caller.in_role(role),
             grants: self.grants.clone(),
         })
     }

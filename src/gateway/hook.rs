@@ -5,7 +5,7 @@ use crate::json::{Map, Value};
 use super::Caller;
 
 /// A tool call on its way to the env.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct ToolCall {
     /// Who calls.
     pub caller: Caller,

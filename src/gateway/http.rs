@@ -54,6 +54,8 @@ struct Route {
 #[derive(Clone)]
 struct Shared {
     port: u16,
+    /// The one env that is served, at the root.
+    alone: Option<Route>,
     routes: Arc<Mutex<HashMap<String, Route>>>,
 }
 
@@ -90,12 +92,25 @@ impl Gateway {
         self.listener.get().map(|listener| listener.port)
     }
 
-    async fn listener(&self) -> io::Result<&Listener> {
+    /// Serves one env and nothing else, at the root of a port of 127.0.0.1, and returns the port; 0 stands for one that is
+    /// free.
+    pub async fn serve_alone(&self, gate: Arc<Gate>, caller: Caller, port: u16) -> io::Result<u16> {
+        let service = McpService::new(gate.clone(), caller.clone());
+        let route = Route {
+            gate,
+            caller,
+            service,
+        };
+        Ok(self.listener(port, Some(route)).await?.port)
+    }
+
+    async fn listener(&self, port: u16, alone: Option<Route>) -> io::Result<&Listener> {
         let listen = || async {
-            let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+            let listener = TcpListener::bind(("127.0.0.1", port)).await?;
             let port = listener.local_addr()?.port();
             let shared = Shared {
                 port,
+                alone,
                 routes: self.routes.clone(),
             };
             let app = Router::new().fallback(answer).with_state(shared);
@@ -110,7 +125,7 @@ impl Gateway {
 
     /// Gives out an address of an env for a caller.
     pub(super) async fn grant(&self, gate: Arc<Gate>, caller: Caller) -> io::Result<Grant> {
-        let port = self.listener().await?.port;
+        let port = self.listener(0, None).await?.port;
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
         let token = format!("{:032x}", u128::from_le_bytes(random));
@@ -157,8 +172,12 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Response {
         );
     }
     let path = request.uri().path().trim_start_matches('/').to_owned();
-    let (token, rest) = path.split_once('/').unwrap_or((&path, ""));
-    let Some(mut route) = locked(&shared.routes).get(token).cloned() else {
+    let (token, rest) = match &shared.alone {
+        Some(_) => ("", path.as_str()),
+        None => path.split_once('/').unwrap_or((&path, "")),
+    };
+    let known = || locked(&shared.routes).get(token).cloned();
+    let Some(mut route) = shared.alone.clone().or_else(known) else {
         return fault(
             StatusCode::NOT_FOUND,
             "there is no env at this address, or its step is over",

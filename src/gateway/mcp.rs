@@ -77,10 +77,7 @@ impl Forward {
             .extensions
             .get::<Parts>()
             .map(|parts| &parts.headers);
-        Caller {
-            step: self.caller.step.clone(),
-            role: role_of(&self.caller, headers),
-        }
+        self.caller.in_role(&role_of(&self.caller, headers))
     }
 
     async fn ask<T: serde::de::DeserializeOwned>(

@@ -103,6 +103,7 @@ pub(super) fn made_of(
         Deployed::Agent(spec, env_ids) => {
             let mut digester = Digester::new("agent parts");
             digester.text(&spec.kind).maybe(of_content.as_ref());
+            digester.value(&spec.settings);
             (
                 MadeOf::Agent(Arc::new(spec), env_ids),
                 Some(digester.finish()),

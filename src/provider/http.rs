@@ -12,13 +12,18 @@ use crate::step::env::{EnvError, ExtensionCall};
 pub(super) fn direct_client() -> Result<Client, String> {
     static CLIENT: OnceLock<Result<Client, String>> = OnceLock::new();
     let make = || {
-        // It fails where one is installed already, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        install_crypto();
         let builder = Client::builder().no_proxy().tcp_nodelay(true);
         let builder = builder.connect_timeout(Duration::from_secs(10));
         builder.build().map_err(|error| error.to_string())
     };
     CLIENT.get_or_init(make).clone()
+}
+
+/// Makes the cryptography known without which no client is made, also one that never uses it.
+pub(super) fn install_crypto() {
+    // It fails where one is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 /// The HTTP side of one env.
@@ -258,7 +263,7 @@ impl HttpSide {
 }
 
 /// Returns a text as it stands in a query.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

@@ -75,6 +75,27 @@ pub fn requirements(text: &str) -> Vec<String> {
     lines.filter(is_package).map(str::to_owned).collect()
 }
 
+/// Returns requirements with others that count more: of a package that both name, only theirs are left.
+pub fn joined(packages: &[String], more: &[String]) -> Vec<String> {
+    let name = |requirement: &str| -> String {
+        let is_of_name = |c: &char| c.is_ascii_alphanumeric() || "-_.".contains(*c);
+        let name = requirement.trim().chars().take_while(is_of_name);
+        name.map(|c| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_lowercase()
+            } else {
+                '-'
+            }
+        })
+        .collect()
+    };
+    let theirs: Vec<String> = more.iter().map(|package| name(package)).collect();
+    let rest = packages
+        .iter()
+        .filter(|package| !theirs.contains(&name(package)));
+    rest.chain(more).cloned().collect()
+}
+
 fn find_python() -> Option<PathBuf> {
     super::local_exec::PATH
         .split(':')
@@ -101,6 +122,17 @@ fn run(command: &mut Command) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_configuration_says_of_a_package_counts() {
+        let texts =
+            |texts: &[&str]| -> Vec<String> { texts.iter().map(|&t| t.to_owned()).collect() };
+        let joined = joined(
+            &texts(&["Mcp>=1", "http_x"]),
+            &texts(&["mcp==1.30.0", "rich"]),
+        );
+        assert_eq!(joined, ["http_x", "mcp==1.30.0", "rich"]);
+    }
 
     #[test]
     fn a_requirements_file_names_packages() {

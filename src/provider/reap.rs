@@ -253,12 +253,21 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Makes the folder of a run, which must not exist, and takes its lock.
+    /// Makes the folder of a run, which nobody may have leased before, and takes its lock.
     pub(crate) fn take(live: &Path, run_id: &str) -> io::Result<Self> {
         disk::create_dir_all(live)?;
         let _door = Door::close(live)?;
         let folder = live.join(run_id);
-        disk::create_private_dir(&folder)?;
+        match disk::create_private_dir(&folder) {
+            // Calls of envs may have been recorded in it already.
+            Err(error)
+                if error.kind() == io::ErrorKind::AlreadyExists
+                    && !disk::exists(&folder.join("lease")) =>
+            {
+                disk::set_mode(&folder, 0o700)?;
+            }
+            made => made?,
+        }
         let mut lock = disk::create(&folder.join("lease"))?;
         lock.lock()?;
         let own = rustix::process::getpid();
@@ -287,6 +296,15 @@ impl Door {
         lock.lock()?;
         Ok(Self { _lock: lock })
     }
+}
+
+/// Returns whether a process holds a run, or cleans up after it.
+pub(crate) fn is_held(live: &Path, run_id: &str) -> bool {
+    let Ok(_door) = Door::close(live) else {
+        return true;
+    };
+    let lease = disk::open(&live.join(run_id).join("lease"));
+    lease.is_ok_and(|lock| lock.try_lock().is_err())
 }
 
 /// A run that nobody held any more.

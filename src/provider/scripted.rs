@@ -45,7 +45,7 @@ impl ScriptedAgent {
             tool_calls: 0,
             envs: prompt.envs,
         };
-        let done = self.follow(&prompt.text, &mut act).await;
+        let done = self.follow(&prompt.text, prompt.attempt, &mut act).await;
         let (text, structured) = match done {
             Ok(done) => done,
             Err(Fault::Env(error)) => return Err(AgentError::Env(error)),
@@ -67,8 +67,13 @@ impl ScriptedAgent {
         })
     }
 
-    async fn follow(&self, prompt: &str, act: &mut Act) -> Result<(String, Option<Value>), Fault> {
-        let Some(found) = self.script.find(prompt)? else {
+    async fn follow(
+        &self,
+        prompt: &str,
+        attempt: u32,
+        act: &mut Act,
+    ) -> Result<(String, Option<Value>), Fault> {
+        let Some(found) = self.script.find(prompt, attempt)? else {
             return Err(Fault::Message(self.no_rule()));
         };
         let ix = found.rule_ix;

@@ -1,17 +1,21 @@
-//! Envs that are processes of this machine, and envs that run already.
+//! Envs that are processes of this machine, containers of its engine, and envs that run already.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 
+use super::docker::{Ask, Container, Docker};
 use super::http::{HttpSide, direct_client};
 use super::local::LocalSandbox;
 use super::mcp::{McpClient, NotConnected};
 use super::process::Serving;
 use crate::json::Value;
+use crate::step::ContentFile;
 use crate::step::env::{EnvError, EnvServer, ExtensionCall};
 use crate::step::sandbox::{BoxFuture, Exec, How, Put, Sandbox};
 use crate::system::locked;
@@ -23,14 +27,24 @@ const POLL: Duration = Duration::from_millis(20);
 /// An answer that takes longer is said to be waited for.
 const SLOW: Duration = Duration::from_millis(200);
 
-/// An env that is a process, or a server that runs already.
+/// An env that is a process or a container, or a server that runs already.
 pub struct ServedEnv {
     env: String,
     mcp: McpClient,
     http: Option<HttpSide>,
-    process: Option<(Serving, Arc<LocalSandbox>)>,
+    behind: Behind,
     exports: bool,
     gone: Mutex<Option<EnvError>>,
+}
+
+/// What runs an env.
+enum Behind {
+    /// A process in a sandbox.
+    Process(Serving, Arc<LocalSandbox>),
+    /// A container.
+    Container(Container),
+    /// Not aebuild.
+    Others,
 }
 
 /// What a process env is started with.
@@ -43,6 +57,22 @@ pub struct Start<'a> {
     pub sandbox: Arc<LocalSandbox>,
     /// The interpreter that has its packages.
     pub python: Option<&'a Path>,
+}
+
+/// What a container env is started with.
+pub struct Contained<'a> {
+    /// What it is.
+    pub spec: &'a EnvSpec,
+    /// Its image; `None` where one is built from its files.
+    pub image: Option<&'a str>,
+    /// The files of its folder.
+    pub files: &'a [ContentFile],
+    /// The port on which it serves.
+    pub port: u16,
+    /// The path of its MCP endpoint.
+    pub path: &'a str,
+    /// The variables that it is given besides those that it always gets.
+    pub variables: &'a BTreeMap<String, String>,
 }
 
 impl ServedEnv {
@@ -76,7 +106,11 @@ impl ServedEnv {
             }
         });
         let mut exec = Exec::argv(argv);
-        for (name, value) in own_variables(spec, run, port) {
+        let mut own = own_variables(spec, port.map(|port| ("127.0.0.1", port)));
+        if let Some(port) = port {
+            own.push((run.port_variable.clone(), port.to_string()));
+        }
+        for (name, value) in own {
             exec = exec.env(name, value);
         }
         for (name, value) in &run.variables {
@@ -118,7 +152,7 @@ impl ServedEnv {
                     exports: http.as_ref().is_some_and(HttpSide::can_export),
                     mcp,
                     http,
-                    process: Some((serving, sandbox)),
+                    behind: Behind::Process(serving, sandbox),
                     gone: Mutex::default(),
                 });
             }
@@ -144,6 +178,93 @@ impl ServedEnv {
         Err(error)
     }
 
+    /// Starts a container and waits until it is ready. Without an image the files are those that one is built from.
+    pub async fn contain(docker: &Docker, contained: Contained<'_>) -> Result<Self, EnvError> {
+        let spec = contained.spec;
+        let env = spec.env_id.as_str();
+        let not_started = |why: String, tail: String| EnvError::NotStarted {
+            env: env.to_owned(),
+            why,
+            tail,
+        };
+        let image = match contained.image {
+            Some(image) => {
+                let provided = docker.provide(image).await;
+                provided.map_err(|why| not_started(why, String::new()))?;
+                image.to_owned()
+            }
+            None => {
+                let built = docker.build(contained.files).await;
+                built.map_err(|(why, tail)| not_started(why, tail))?
+            }
+        };
+        let variables = |host: &str, port: u16| {
+            let mut all = own_variables(spec, Some((host, port)));
+            let given = contained.variables.iter();
+            all.extend(given.map(|(name, value)| (name.clone(), value.clone())));
+            all
+        };
+        let ask = Ask {
+            env,
+            image: &image,
+            port: contained.port,
+            variables: &variables,
+        };
+        let started = docker.start(ask).await;
+        let container = started.map_err(|why| not_started(why, String::new()))?;
+        let limit = Duration::from_secs(spec.ready_timeout_seconds);
+        let base = format!("http://127.0.0.1:{}", container.port);
+        let waits = Mutex::default();
+        let connecting = async {
+            loop {
+                match connect(spec, &base, contained.path, &waits).await {
+                    // The engine takes connections before the server does, and drops them.
+                    Err(NotConnected::Lost(_)) => tokio::time::sleep(POLL).await,
+                    connected => return connected,
+                }
+            }
+        };
+        let mut ended = container.ended.clone();
+        let how = async {
+            let how = ended.wait_for(Option::is_some).await;
+            how.ok().and_then(|how| how.clone()).unwrap_or_default()
+        };
+        let connected = tokio::select! {
+            biased;
+            how = how => Ok(Err(NotConnected::Lost(how))),
+            connected = tokio::time::timeout(limit, connecting) => connected,
+        };
+        let error = match connected {
+            Ok(Ok((mcp, http))) => {
+                return Ok(ServedEnv {
+                    env: env.to_owned(),
+                    exports: http.as_ref().is_some_and(HttpSide::can_export),
+                    mcp,
+                    http,
+                    behind: Behind::Container(container),
+                    gone: Mutex::default(),
+                });
+            }
+            Ok(Err(NotConnected::Lost(why))) => not_started(why, container.tail()),
+            Ok(Err(NotConnected::Refused(why))) => {
+                container.look().await;
+                let why = format!("it does not speak MCP at `{}`: {why}", contained.path);
+                not_started(why, container.tail())
+            }
+            Err(_) => {
+                container.look().await;
+                EnvError::NotReady {
+                    env: env.to_owned(),
+                    limit,
+                    why: locked(&waits).clone(),
+                    tail: container.tail(),
+                }
+            }
+        };
+        container.stop().await;
+        Err(error)
+    }
+
     /// Connects to a server that runs already.
     pub async fn connect(spec: &EnvSpec, url: &str) -> Result<Self, EnvError> {
         let env = spec.env_id.as_str();
@@ -161,7 +282,7 @@ impl ServedEnv {
                     exports: http.as_ref().is_some_and(HttpSide::can_export),
                     mcp,
                     http,
-                    process: None,
+                    behind: Behind::Others,
                     gone: Mutex::default(),
                 });
             }
@@ -196,13 +317,24 @@ impl ServedEnv {
             return error;
         };
         let mut found = self.ended();
-        if found.is_none()
-            && let Some((serving, _)) = &self.process
-        {
-            // The process ends a moment after its pipes.
-            let mut ended = serving.ended.clone();
-            let wait = ended.wait_for(Option::is_some);
-            let _ = tokio::time::timeout(Duration::from_millis(500), wait).await;
+        if found.is_none() {
+            // It ends a moment after its connections.
+            let moment = Duration::from_millis(500);
+            match &self.behind {
+                Behind::Process(serving, _) => {
+                    let mut ended = serving.ended.clone();
+                    let wait = ended.wait_for(Option::is_some);
+                    let _ = tokio::time::timeout(moment, wait).await;
+                }
+                Behind::Container(container) => {
+                    let mut ended = container.ended.clone();
+                    let wait = ended.wait_for(Option::is_some);
+                    if tokio::time::timeout(moment, wait).await.is_err() {
+                        container.look().await;
+                    }
+                }
+                Behind::Others => {}
+            }
             found = self.ended();
         }
         let error = found.unwrap_or_else(|| EnvError::Gone {
@@ -215,16 +347,22 @@ impl ServedEnv {
     }
 
     fn tail(&self) -> String {
-        let process = self.process.as_ref();
-        process.map_or(String::new(), |(serving, _)| locked(&serving.said).text())
+        match &self.behind {
+            Behind::Process(serving, _) => locked(&serving.said).text(),
+            Behind::Container(container) => container.tail(),
+            Behind::Others => String::new(),
+        }
     }
 
     fn ended(&self) -> Option<EnvError> {
-        let (serving, _) = self.process.as_ref()?;
-        let how = (*serving.ended.borrow())?;
+        let why = match &self.behind {
+            Behind::Process(serving, _) => words((*serving.ended.borrow())?),
+            Behind::Container(container) => container.ended.borrow().clone()?,
+            Behind::Others => return None,
+        };
         Some(EnvError::Gone {
             env: self.env.clone(),
-            why: words(how),
+            why,
             tail: self.tail(),
         })
     }
@@ -238,7 +376,7 @@ impl ServedEnv {
 }
 
 /// Returns a port of 127.0.0.1 that nobody listens on.
-async fn free_port() -> std::io::Result<u16> {
+pub(super) async fn free_port() -> std::io::Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     Ok(listener.local_addr()?.port())
 }
@@ -247,18 +385,18 @@ fn max_answer(spec: &EnvSpec) -> u64 {
     spec.max_answer_mb * 1_000_000
 }
 
-/// Returns the variables that tell a process where it serves and what it is.
-fn own_variables(spec: &EnvSpec, run: &ProcessRun, port: Option<u16>) -> Vec<(String, String)> {
+/// Returns the variables that tell an env what it is and, where it serves over HTTP, on which address and port.
+fn own_variables(spec: &EnvSpec, serves: Option<(&str, u16)>) -> Vec<(String, String)> {
     let mut variables = vec![
         ("SERVICE_NAME".to_owned(), spec.env_id.clone()),
         ("ENVIRONMENT_NAME".to_owned(), spec.env_id.clone()),
         ("PYTHONUNBUFFERED".to_owned(), "1".to_owned()),
     ];
-    if let Some(port) = port {
+    if let Some((host, port)) = serves {
         for name in ["HOST", "MCP_HOST"] {
-            variables.push((name.to_owned(), "127.0.0.1".to_owned()));
+            variables.push((name.to_owned(), host.to_owned()));
         }
-        for name in ["PORT", "MCP_PORT", &run.port_variable] {
+        for name in ["PORT", "MCP_PORT"] {
             variables.push((name.to_owned(), port.to_string()));
         }
     }
@@ -399,16 +537,23 @@ impl EnvServer for ServedEnv {
     }
 
     fn put(&self, files: &[Put]) -> Result<(), EnvError> {
-        let Some((_, sandbox)) = &self.process else {
-            return Err(EnvError::NotSupported {
-                env: self.env.clone(),
-                what: "take files: it does not run in a sandbox of aebuild".to_owned(),
-            });
+        let put = match &self.behind {
+            Behind::Process(_, sandbox) => sandbox.put(files).map_err(|error| error.to_string()),
+            Behind::Container(container) => tokio::task::block_in_place(|| {
+                // Who waits here for the engine leaves the other steps to other threads.
+                Handle::current().block_on(container.put(files))
+            }),
+            Behind::Others => {
+                return Err(EnvError::NotSupported {
+                    env: self.env.clone(),
+                    what: "take files: it does not run in a sandbox of aebuild".to_owned(),
+                });
+            }
         };
-        sandbox.put(files).map_err(|error| EnvError::BadAnswer {
+        put.map_err(|why| EnvError::BadAnswer {
             env: self.env.clone(),
             what: "a copy of files".to_owned(),
-            why: error.to_string(),
+            why,
         })
     }
 
@@ -425,10 +570,14 @@ impl EnvServer for ServedEnv {
 
     fn stop(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            if let Some((serving, sandbox)) = &self.process {
-                serving.stop().await;
-                // Its folder goes with the run's own at the latest.
-                let _ = sandbox.destroy().await;
+            match &self.behind {
+                Behind::Process(serving, sandbox) => {
+                    serving.stop().await;
+                    // Its folder goes with the run's own at the latest.
+                    let _ = sandbox.destroy().await;
+                }
+                Behind::Container(container) => container.stop().await,
+                Behind::Others => {}
             }
         })
     }

@@ -400,6 +400,10 @@ impl Session {
             }
         }
         sources.extend(stamps.iter().map(|(path, stamp)| (path.clone(), *stamp)));
+        let aliases = self.located[unit.folder].root.join("aliases.toml");
+        if let Ok(metadata) = self.system.metadata(&aliases) {
+            sources.push((aliases, metadata.stamp));
+        }
         if let Some(task) = self.load_folder(unit.folder).tasks.get(&unit.name) {
             sources.push(task.stamp.clone());
             read_us = read_us.min(task.read_us);
@@ -454,6 +458,13 @@ impl Session {
             }
         }
         folders.push(folder.to_path_buf());
+        // What says what the files are is no file of the content.
+        for name in folder::SETTINGS_FILES {
+            let file = folder.join(name);
+            if let Ok(metadata) = self.system.metadata(&file) {
+                stamps.insert(file, metadata.stamp);
+            }
+        }
     }
 
     fn set_content(&mut self, at: usize, name: &str, content: Arc<crate::step::Content>) {

@@ -205,10 +205,7 @@ impl Session {
             }
             if options.keep && !cancelled {
                 let up = runtime.block_on(provisioner.left_up());
-                left_up.extend(
-                    up.iter()
-                        .map(|one| format!("{}: folder {}", one.resource, one.folder.display())),
-                );
+                left_up.extend(up.iter().map(|one| format!("{}: {}", one.resource, one.at)));
                 held = Some(Held {
                     runtime,
                     provisioner,

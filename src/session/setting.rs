@@ -189,6 +189,7 @@ impl Session {
             passed: self.passed_variables(),
             secrets: self.secrets(),
             workspace: self.workspace.clone(),
+            python_packages: self.config.python_packages.clone(),
         }
     }
 
@@ -259,8 +260,14 @@ impl Session {
         let mut versions = BTreeMap::new();
         for &name in names {
             let program = find_program(self.system.as_ref(), name);
+            // What its programs import is as much a part of it as its version.
+            let packages = &self.config.python_packages;
+            let with = match packages.is_empty() || name != "python3" {
+                true => String::new(),
+                false => format!(" with {}", packages.join(", ")),
+            };
             if let Some(known) = self.kept.tool(name, program.as_ref()) {
-                versions.insert(name.to_owned(), known);
+                versions.insert(name.to_owned(), known + &with);
                 continue;
             }
             let version = match &program {
@@ -271,7 +278,7 @@ impl Session {
                 },
             };
             self.kept.set_tool(name, program, &version);
-            versions.insert(name.to_owned(), version);
+            versions.insert(name.to_owned(), version + &with);
         }
         versions
     }

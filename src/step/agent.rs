@@ -14,6 +14,8 @@ pub struct Prompt {
     pub text: String,
     /// The envs that the agent is connected to, by `env_id`, each under the agent's role.
     pub envs: Vec<Arc<dyn LiveEnv>>,
+    /// Which attempt of the step this is, the first being 1.
+    pub attempt: u32,
     /// How long the agent may take.
     pub timeout: Duration,
 }

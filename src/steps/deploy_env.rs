@@ -17,6 +17,23 @@
 //! mount = ["node_modules"]
 //! ```
 //!
+//! # In a container
+//!
+//! A folder with a `Dockerfile`, or an `image`, is run by the Docker engine of this machine, where no `command` or `url`
+//! says otherwise. The engine is the one at the Unix socket that `DOCKER_HOST` names, else `/var/run/docker.sock`.
+//!
+//! - The image of a folder is built of all its files and named by what they are: `aebuild-env:<digest>`. As long as none
+//!   changes it is not built again, also where its base has changed since: name the base by its digest, or remove the
+//!   image. `.dockerignore` is not read.
+//! - An `image` is used as it is on this machine, and pulled where it is not there, without a login. What a name stands
+//!   for is not looked at again: write a digest where that matters.
+//! - The server gets `HOST`, `MCP_HOST`, `PORT`, `MCP_PORT`, `SERVICE_NAME` and `ENVIRONMENT_NAME` besides the `variables`
+//!   of the configuration, and is to serve on that address and port. It is reached on a port of `127.0.0.1`.
+//! - It is removed when its task ends, with its volumes. It carries the labels `aebuild.run`, `aebuild.env` and
+//!   `aebuild.workspace`. What a killed run has left is removed by the next run of the workspace that uses the engine.
+//!
+//! # How it is reached
+//!
 //! Whatever an env is, steps, agents and verifiers reach it through the gateway of aebuild, which records each call.
 //!
 //! # What it gives

@@ -75,7 +75,7 @@
 //!
 //! `verify`, which may be `async`, returns a list of rows. It runs in a sandbox of its own, in the folder of the
 //! artifact's files. The packages are those of the file's `# /// script` block (PEP 723) and of `requirements.txt`, beside
-//! the file or at the top of the artifact. Without either they are `mcp`, `fastmcp`, `httpx` and `requests`, as far as a
+//! the file or at the top of the artifact. Without either they are `mcp>=1.25,<2`, `fastmcp`, `httpx` and `requests`, as far as a
 //! file imports them.
 //!
 //! A parameter `run` gets what is known of the run that led to the reply of `prompt_id`:

@@ -262,7 +262,8 @@ impl PromptAgent {
         let mut envs: Vec<Arc<dyn LiveEnv>> = Vec::new();
         let env_ids = deployed.get("env_ids").and_then(Value::as_array);
         for env_id in env_ids.into_iter().flatten().filter_map(Value::as_str) {
-            let env = cx.services.env(env_id)?;
+            // What the env is decides what its tools do, whatever its state.
+            let env = cx.env(env_id)?;
             envs.push(match role {
                 Some(role) => env.in_role(role),
                 None => env,
@@ -272,6 +273,7 @@ impl PromptAgent {
         let prompt = Prompt {
             text: self.text.clone(),
             envs,
+            attempt: cx.services.attempt(),
             timeout: Duration::from_secs_f64(seconds),
         };
         match agent.prompt(prompt).await {

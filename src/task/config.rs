@@ -34,6 +34,8 @@ pub struct Config {
     pub score: ScoreConfig,
     /// Which steps are taken to give the same result again.
     pub determinism: DeterminismConfig,
+    /// Packages that verifiers in Python find.
+    pub python_packages: Vec<String>,
     /// For each env of `[envs.<name>]`, what is said of it.
     pub envs: BTreeMap<String, Value>,
 }
@@ -236,6 +238,12 @@ pub fn read(source: &Source) -> (Config, Vec<Diagnostic>) {
     config.score.min = at("score", "min").and_then(Node::as_f64);
     config.determinism.types = determinism(at("determinism", "types"));
     config.determinism.steps = determinism(at("determinism", "steps"));
+    let packages = at("python", "packages").and_then(Node::as_array);
+    config.python_packages = packages
+        .into_iter()
+        .flatten()
+        .filter_map(|package| package.as_str().map(str::to_owned))
+        .collect();
     let envs = root.get("envs").and_then(Node::as_object);
     config.envs = envs
         .into_iter()
@@ -310,6 +318,8 @@ mod tests {
             [determinism.steps]
             "t/a" = "volatile"
             b = "pure"
+            [python]
+            packages = ["mcp<2"]
             [envs.email]
             builtin = "mail"
         "#;
@@ -361,6 +371,9 @@ mod tests {
                         "t/a": Volatile,
                     },
                 },
+                python_packages: [
+                    "mcp<2",
+                ],
                 envs: {
                     "email": Object {
                         "builtin": String("mail"),

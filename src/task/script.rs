@@ -27,6 +27,8 @@ pub struct Script {
 pub struct Rule {
     /// What is looked for in the prompt; any prompt where it is absent.
     pub prompt: Option<Pattern>,
+    /// The rule is only for the first so many attempts of the step that prompts; for all where it is absent.
+    pub attempts: Option<u64>,
     /// The calls, in order.
     pub calls: Vec<Call>,
     /// The text of the answer.
@@ -85,9 +87,12 @@ impl Script {
         read::read(value)
     }
 
-    /// Finds the first rule for a prompt.
-    pub fn find(&self, prompt: &str) -> Result<Option<Found>, String> {
+    /// Finds the first rule for a prompt, which is made in this attempt of its step, the first being 1.
+    pub fn find(&self, prompt: &str, attempt: u32) -> Result<Option<Found>, String> {
         for (rule_ix, rule) in self.rules.iter().enumerate() {
+            if rule.attempts.is_some_and(|most| u64::from(attempt) > most) {
+                continue;
+            }
             let groups = match &rule.prompt {
                 Some(pattern) => pattern.groups(prompt),
                 None => Ok(Some(Map::new())),
@@ -131,19 +136,34 @@ mod tests {
     use crate::json::json;
 
     #[test]
+    fn a_rule_for_the_first_attempts_is_passed_over_later() {
+        let script = Script::read(&json!({"rules": [
+            {"attempts": 2, "fail": "not yet"}, {"reply": "Done."},
+        ]}))
+        .unwrap();
+        let rule = |attempt| script.find("go", attempt).unwrap().unwrap().rule_ix;
+        assert_eq!([1, 2, 3].map(rule), [0, 0, 1]);
+        let faults = Script::read(&json!({"rules": [{"attempts": 0}]})).unwrap_err();
+        assert_eq!(
+            faults,
+            ["rule 1: `attempts` must be a whole number of at least 1"]
+        );
+    }
+
+    #[test]
     fn the_first_rule_for_a_prompt_counts() {
         let script = Script::read(&json!({"rules": [
             {"prompt": r"(?i)reply to (?<who>\w+)( now)?"}, {"prompt": "never"}, {"reply": "Hm."},
         ]}))
         .unwrap();
-        let found = script.find("Please REPLY to dana.").unwrap().unwrap();
+        let found = script.find("Please REPLY to dana.", 1).unwrap().unwrap();
         assert_eq!(found.rule_ix, 0);
         assert_eq!(
             Value::Object(found.groups),
             json!({"0": "REPLY to dana", "1": "dana", "who": "dana"})
         );
-        assert_eq!(script.find("?").unwrap().unwrap().rule_ix, 2);
+        assert_eq!(script.find("?", 1).unwrap().unwrap().rule_ix, 2);
         let narrow = Script::read(&json!({"rules": [{"prompt": "^a$"}]})).unwrap();
-        assert_eq!(narrow.find("b"), Ok(None));
+        assert_eq!(narrow.find("b", 1), Ok(None));
     }
 }

@@ -7,6 +7,8 @@
 mod book;
 mod cli;
 mod crash;
+mod dana;
+mod docker;
 mod envs;
 mod explain;
 mod formats;
@@ -18,6 +20,7 @@ mod sandbox_commands;
 mod sandbox_ends;
 mod sandbox_files;
 mod schedule;
+mod servers;
 mod space;
 mod story;
 mod support;

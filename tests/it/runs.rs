@@ -481,6 +481,24 @@ fn a_step_whose_sandbox_vanishes_fails_and_leaves_no_score() {
 }
 
 #[test]
+fn a_sandbox_is_made_after_calls_of_an_env_were_recorded() {
+    let story = Story::new();
+    story.write("agents/a/agent.toml", "type = \"scripted\"\n[[rules]]\nreply = \"done\"\n[[rules.calls]]\ntool = \"set\"\narguments = { key = \"a\", value = 1 }\n");
+    let steps = r#"[
+        {"id": "env", "type": "deploy_env", "env_id": "kv"},
+        {"id": "agent", "type": "deploy_agent", "agent_name": "a", "env_ids": ["kv"], "depends_on": ["env"]},
+        {"id": "ask", "type": "prompt_agent", "agent_name": "a", "prompt_id": "p", "prompt": "go", "depends_on": ["agent"]},
+        {"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm", "depends_on": ["ask"]},
+        {"id": "look", "type": "verify_sandbox", "sandbox_name": "box", "depends_on": ["box", "ask"],
+         "criteria": [{"type": "bash_cmd_succeeds", "bash_cmd": "true"}]}
+    ]"#;
+    story.write("tasks/t.json", steps);
+    let seen = story.run();
+    let summary = seen.result.unwrap();
+    assert_eq!(summary.tally.failed, 0, "{:?}", seen.events);
+}
+
+#[test]
 fn a_task_that_is_named_twice_runs_once() {
     let story = Story::new();
     story.write("f/tasks/t.json", CUTOFF);
@@ -538,7 +556,7 @@ fn who_looks_at_an_edit_before_the_run_does_not_hide_it() {
         StepVerdict::Dirty { .. }
     ));
     drop(session);
-    assert_eq!(story.run().ran(), "b c load");
+    assert_eq!(story.run().ran(), "b c load sum");
 }
 
 #[test]
@@ -560,4 +578,27 @@ fn an_edit_of_what_two_tasks_share_is_seen_by_both() {
             "{task}"
         );
     }
+}
+
+#[test]
+fn an_edit_of_what_an_artifact_is_is_seen() {
+    let story = Story::new();
+    story.write(
+        "tasks/t.json",
+        r#"[
+          {"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm"},
+          {"id": "load", "type": "load_artifact", "sandbox_name": "box", "artifact_id": "one"}
+        ]"#,
+    );
+    story.write("artifacts/one/a.txt", "a");
+    story.write("artifacts/one/artifact.toml", "type = \"file\"\n");
+    story.settle();
+    story.run();
+    story.settle();
+    story.write(
+        "artifacts/one/artifact.toml",
+        "type = \"file_artifact_universe\"\n",
+    );
+    story.settle();
+    assert_eq!(story.run().ran(), "load");
 }

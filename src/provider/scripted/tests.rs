@@ -150,6 +150,7 @@ fn prompted(rules: Value, prompt: &str, envs: &[Arc<dyn LiveEnv>]) -> Result<Rep
     block_on(agent.prompt(Prompt {
         text: prompt.to_owned(),
         envs: envs.to_vec(),
+        attempt: 1,
         timeout: Duration::from_secs(60),
     }))
 }
@@ -327,6 +328,7 @@ fn a_prompt_ends_at_its_time_limit() {
     let error = block_on(agent.prompt(Prompt {
         text: String::new(),
         envs: vec![env("kv", "kv")],
+        attempt: 1,
         timeout: Duration::ZERO,
     }));
     assert_eq!(

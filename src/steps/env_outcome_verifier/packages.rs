@@ -7,7 +7,8 @@ use crate::task::parse::toml::{check, parse};
 
 /// The packages of modules that a verifier may import without saying so.
 const KNOWN: [(&str, &str); 4] = [
-    ("mcp", "mcp"),
+    // The one that verifiers of `agent-env` are written for.
+    ("mcp", "mcp>=1.25,<2"),
     ("fastmcp", "fastmcp"),
     ("httpx", "httpx"),
     ("requests", "requests"),
@@ -222,8 +223,8 @@ mod tests {
             ["httpx>=0.27", "rich", "mcp == 1.2", "numpy   <2"]
             []
             []
-            ["mcp", "fastmcp", "httpx"]
-            ["mcp"]
+            ["mcp>=1.25,<2", "fastmcp", "httpx"]
+            ["mcp>=1.25,<2"]
             []
             []"#]]
         .assert_eq(&cases.join("\n"));

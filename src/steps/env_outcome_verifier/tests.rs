@@ -119,8 +119,8 @@ fn a_python_file_runs_on_a_bench_with_its_packages() {
         metadata.verifications.check = {"results":[{"id":"sent","result":true},{"result":"yes"},{}],"score":0.3333333333333333}
     "#]].assert_eq(&go(&world, fields));
     expect![[r#"
-        Note: bench with ["httpx", "mcp"]
-        Note: python3 verify.py: verify(..), with httpx, mcp
+        Note: bench with ["httpx", "mcp>=1.25,<2"]
+        Note: python3 verify.py: verify(..), with httpx, mcp>=1.25,<2
         Stderr: warned
         Stdout: said
     "#]]

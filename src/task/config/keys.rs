@@ -141,6 +141,14 @@ pub const KEYS: &[KeyDoc] = &[
         doc: "The same for one step, named `<task>/<step>`, or `<step>` for steps of that id in any task.",
     },
     KeyDoc {
+        path: "python.packages",
+        kind: KeyKind::Texts,
+        default: "[]",
+        doc: "Packages that verifiers in Python find, written as `pip` requirements, besides those that their own files \
+              name; one that is named here counts more than the same package there. They are part of the key of each step \
+              that runs Python.",
+    },
+    KeyDoc {
         path: "envs.*.builtin",
         kind: KeyKind::OneOf(&["mail", "calendar", "files", "kv"]),
         default: "",
@@ -204,13 +212,13 @@ pub const KEYS: &[KeyDoc] = &[
         path: "envs.*.image",
         kind: KeyKind::Text,
         default: "",
-        doc: "The image of a container, run by the Docker engine of this machine.",
+        doc: "The image of a container, run by the Docker engine of this machine: the one at the Unix socket that `DOCKER_HOST` names, else `/var/run/docker.sock`. It is pulled where it is not there. A folder `envs/<name>/` with a Dockerfile needs none: its image is built.",
     },
     KeyDoc {
         path: "envs.*.port",
         kind: KeyKind::Whole(1, 65535),
         default: "18765",
-        doc: "The port on which the container serves.",
+        doc: "The port on which the container serves. It is told it in `PORT` and `MCP_PORT`, and is reached on a port of `127.0.0.1`.",
     },
     KeyDoc {
         path: "envs.*.state",

@@ -80,8 +80,16 @@ impl Reader {
         let reply = self.text_template(rule, "reply");
         let fail = self.text_template(rule, "fail");
         let structured = rule.get("structured").map(|value| self.template(value));
+        let attempts = rule.get("attempts").map(|value| {
+            let most = value.as_u64().filter(|most| *most > 0);
+            if most.is_none() {
+                self.fault("`attempts` must be a whole number of at least 1");
+            }
+            most.unwrap_or(1)
+        });
         Rule {
             prompt,
+            attempts,
             calls,
             reply: reply.unwrap_or(Template::Plain(Value::from(""))),
             structured,

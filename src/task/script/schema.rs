@@ -5,7 +5,7 @@ use crate::json::{Value, json};
 /// The keys of a script.
 pub(super) const SCRIPT: [&str; 3] = ["type", "id", "rules"];
 /// The keys of a rule.
-pub(super) const RULE: [&str; 5] = ["prompt", "calls", "reply", "structured", "fail"];
+pub(super) const RULE: [&str; 6] = ["prompt", "attempts", "calls", "reply", "structured", "fail"];
 /// The keys of a call.
 pub(super) const CALL: [&str; 7] = [
     "env",
@@ -59,6 +59,11 @@ pub fn schema() -> Value {
             "prompt": {
                 "type": "string",
                 "description": "A regular expression that is looked for in the prompt; any prompt where it is absent.",
+            },
+            "attempts": {
+                "type": "integer",
+                "minimum": 1,
+                "description": "The rule is only for the first so many attempts of the step that prompts.",
             },
             "calls": {"type": "array", "items": call, "description": "The calls, in order."},
             "reply": {"type": "string", "default": "", "description": "The answer, with templates."},

@@ -1,0 +1,84 @@
+//! An env that is compiled in, served to whoever asks on this machine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::SessionError;
+use super::run::runtime;
+use crate::gateway::{Caller, Gate, GateSettings, Gateway, Keeper, Recorder};
+use crate::provider::builtin;
+use crate::step::env::DEFAULT_ROLE;
+use crate::system::{System, disk};
+
+/// Returns the names of the envs that are compiled in.
+pub fn builtin_envs() -> [&'static str; 4] {
+    builtin::names()
+}
+
+/// Keeps nothing: a served env has no store.
+struct Nowhere;
+
+impl Keeper for Nowhere {
+    fn keep(&self, _: &[u8]) -> Option<String> {
+        None
+    }
+}
+
+/// An env that is served.
+pub struct ServedEnv {
+    runtime: tokio::runtime::Runtime,
+    /// Serves as long as it is there.
+    _gateway: Arc<Gateway>,
+    url: String,
+    folder: std::path::PathBuf,
+}
+
+impl ServedEnv {
+    /// Serves an env that is compiled in on a port of 127.0.0.1; 0 stands for one that is free.
+    pub fn start(name: &str, port: u16, system: Arc<dyn System>) -> Result<Self, SessionError> {
+        let server = builtin::start(name, name)
+            .ok_or_else(|| SessionError::World(format!("no env `{name}` is compiled in")))?;
+        let temp = system.variable("TMPDIR").filter(|dir| !dir.is_empty());
+        let temp = std::path::PathBuf::from(temp.unwrap_or_else(|| "/tmp".to_owned()));
+        let folder = temp.join(format!("aebuild-env-{}", std::process::id()));
+        let settings = GateSettings {
+            env_id: name.to_owned(),
+            call_timeout: Duration::from_secs(600),
+            read_only_tools: Vec::new(),
+            volatile: Vec::new(),
+            exports: true,
+            can_export: true,
+        };
+        let recorder = Recorder::new(folder.join("calls.jsonl"), Arc::new(Nowhere), system);
+        let gate = Gate::new(settings, server, recorder, Vec::new());
+        let caller = Caller::new("env", DEFAULT_ROLE);
+        let runtime = runtime()?;
+        let gateway = Gateway::new();
+        let served = runtime.block_on(gateway.serve_alone(gate, caller, port));
+        let port = served.map_err(|error| {
+            SessionError::World(format!(
+                "port {port} of 127.0.0.1 cannot be served on: {error}"
+            ))
+        })?;
+        Ok(ServedEnv {
+            runtime,
+            _gateway: gateway,
+            url: format!("http://127.0.0.1:{port}"),
+            folder,
+        })
+    }
+
+    /// Returns the address, without a slash at its end; MCP is at `/mcp` below it.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Stops serving.
+    pub fn stop(self) {
+        self.runtime.shutdown_timeout(Duration::from_secs(1));
+        if disk::exists(&self.folder) {
+            // What is left is a file in the folder for temporary ones.
+            let _ = disk::remove_dir_all(&self.folder);
+        }
+    }
+}

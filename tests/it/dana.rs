@@ -1,0 +1,149 @@
+//! The task of the docs, `tasks/reply-to-dana`: which edit runs which steps, and how the env gets to its state.
+
+use std::fs;
+
+use aebuild::event::Outcome;
+
+use crate::story::Story;
+use crate::support::{files, root};
+
+/// Returns a copy of the example that ran once.
+fn dana() -> Story {
+    let story = Story::new();
+    let folder = "tasks/reply-to-dana/";
+    for kind in [".json", ".toml"] {
+        for file in files(folder, kind) {
+            let below = file.strip_prefix(folder).unwrap();
+            // The other variants have tests of their own.
+            if !["tasks/longer.json", "tasks/retry.json"].contains(&below) {
+                story.write(below, fs::read(root().join(&file)).unwrap());
+            }
+        }
+    }
+    let config = fs::read_to_string(story.path("aebuild.toml")).unwrap();
+    let walls = "[sandbox]\nisolation = \"none\"\n[cache]\ndurability = \"fast\"\n";
+    story.write("aebuild.toml", walls.to_owned() + &config);
+    story.settle();
+    let first = story.run();
+    assert_eq!(first.outcome(), Outcome::Passed);
+    assert_eq!(first.ran(), "check inbox reply");
+    assert_eq!(first.provisioned(), "inbox:create reply:reuse check:reuse");
+    story
+}
+
+fn replace(story: &Story, file: &str, old: &str, new: &str) {
+    let text = fs::read_to_string(story.path(file)).unwrap();
+    assert!(text.contains(old), "{file} has no {old}");
+    story.write(file, text.replace(old, new));
+}
+
+#[track_caller]
+fn check(story: &Story, ran: &str, provisioned: &str) {
+    let seen = story.run();
+    assert_eq!(seen.outcome(), Outcome::Passed);
+    assert_eq!(
+        (seen.ran().as_str(), seen.provisioned().as_str()),
+        (ran, provisioned)
+    );
+    let live = fs::read_dir(story.path(".aebuild/live"))
+        .into_iter()
+        .flatten();
+    let left = live.map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = left.filter(|name| name != ".lock").collect();
+    assert!(left.is_empty(), "{left:?}");
+    let again = story.run();
+    assert_eq!(
+        (again.ran().as_str(), again.provisioned().as_str()),
+        ("", "")
+    );
+}
+
+#[test]
+fn an_edit_of_the_check_prompts_nobody_and_restores_the_env() {
+    let story = dana();
+    replace(
+        &story,
+        "artifacts/sent/verify.toml",
+        "Dana got one answer",
+        "one answer for Dana",
+    );
+    check(&story, "check", "check:restore");
+}
+
+#[test]
+fn an_edit_of_the_mail_makes_the_env_anew() {
+    let story = dana();
+    replace(
+        &story,
+        "artifacts/danas-mail/inbox.json",
+        "at ten",
+        "at eleven",
+    );
+    check(
+        &story,
+        "check inbox reply",
+        "inbox:create reply:reuse check:reuse",
+    );
+}
+
+#[test]
+fn an_edit_of_the_prompt_asks_the_agent_in_the_env_as_it_was_loaded() {
+    let story = dana();
+    replace(
+        &story,
+        "tasks/reply-to-dana.json",
+        "Reply to Dana.",
+        "Please reply to Dana.",
+    );
+    // The agent does the same, so the env is as before and the check has nothing to look at again.
+    check(&story, "reply", "reply:restore");
+}
+
+#[test]
+fn an_edit_of_the_agent_asks_it_again() {
+    let story = dana();
+    replace(
+        &story,
+        "agents/assistant/agent.toml",
+        "is fine with me",
+        "suits me",
+    );
+    check(&story, "check reply", "reply:restore check:reuse");
+}
+
+#[test]
+fn an_edit_of_the_definition_of_the_env_runs_all_that_touches_it() {
+    let story = dana();
+    replace(
+        &story,
+        "aebuild.toml",
+        "[envs.email]\n",
+        "[envs.email]\nread_only_tools = [\"search_emails\"]\n",
+    );
+    // What is only how aebuild looks at the env changes nothing that it is.
+    check(&story, "", "");
+    replace(
+        &story,
+        "tasks/reply-to-dana.json",
+        "\"env_id\": \"email\",\n    \"depends_on\": []",
+        "\"env_id\": \"email\",\n    \"metadata\": {\"seed\": 1},\n    \"depends_on\": []",
+    );
+    // The env is another one: the same state in it says nothing of what its tools do.
+    check(
+        &story,
+        "check inbox reply",
+        "inbox:create reply:reuse check:reuse",
+    );
+}
+
+#[test]
+fn an_edit_of_formatting_and_key_order_runs_nothing() {
+    let story = dana();
+    replace(
+        &story,
+        "tasks/reply-to-dana.json",
+        "\"id\": \"email\",\n    \"type\": \"deploy_env\",",
+        "\"type\":   \"deploy_env\",\n\n    \"id\": \"email\",",
+    );
+    check(&story, "", "");
+}

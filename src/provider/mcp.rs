@@ -298,11 +298,9 @@ impl<R: AsyncRead + Unpin> AsyncRead for ShortLines<R> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.read).poll_read(cx, buffer);
-        if matches!(polled, Poll::Ready(Ok(()))) {
-            if !self.look(&buffer.filled()[before..]) {
-                self.too_long.store(true, Ordering::SeqCst);
-                return Poll::Ready(Err(io::Error::other("the line is too long")));
-            }
+        if matches!(polled, Poll::Ready(Ok(()))) && !self.look(&buffer.filled()[before..]) {
+            self.too_long.store(true, Ordering::SeqCst);
+            return Poll::Ready(Err(io::Error::other("the line is too long")));
         }
         polled
     }

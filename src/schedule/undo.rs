@@ -55,8 +55,8 @@ impl Scheduler<'_> {
             self.fail_unstarted(step, format!("{resource} could not be made"));
         } else if *reruns > MOST_RERUNS {
             let why = format!(
-                "the state of {resource} is lost each time before it can be used; add `depends_on` between the \
-                 steps that use it"
+                "the state of {resource} is lost each time before it can be used: a step before leaves it unusable, or \
+                 `depends_on` is missing between the steps that use it"
             );
             self.fail_unstarted(step, why);
         } else {

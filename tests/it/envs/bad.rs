@@ -247,10 +247,7 @@ fn an_env_that_is_gone_each_time_ends_the_task_also_where_failures_are_tolerated
         .write("tasks/t.json", task.replace(r#""prompt": "die""#, tolerant));
     let seen = world.run();
     assert_eq!(seen.outcome(), Outcome::Failed);
-    // FIXME: should say that `p2` leaves no env behind; `depends_on` has nothing to do with it.
     let last = failures(&seen).pop().unwrap();
-    assert!(
-        last.starts_with("check: the state of env `kv` is lost each time before it can be used"),
-        "{last}"
-    );
+    let why = "check: the state of env `kv` is lost each time before it can be used: a step before leaves it unusable";
+    assert!(last.starts_with(why), "{last}");
 }

@@ -11,7 +11,7 @@ mod deployed;
 mod inputs;
 mod queries;
 
-pub use contents::{FileMemo, hash_content, hash_definition, is_settled};
+pub use contents::{FileMemo, hash_content, hash_definition, hash_files_of, is_settled};
 pub use db::{Database, Db};
 pub use deployed::{Deployed, deployed};
 pub use inputs::{ArtifactInput, FolderInput, SettingInput, TaskInput};

@@ -194,7 +194,10 @@ impl Gate {
     }
 
     fn record(&self, caller: &Caller, made: &Made) -> Result<(), EnvError> {
-        caller.tell(&self.line(made));
+        // What is loaded is told by the step that loads it.
+        if !matches!(made.kind, "load" | "put") {
+            caller.tell(&self.line(made));
+        }
         self.recorder.write(caller, made).map_err(|error| {
             let gone = EnvError::Gone {
                 env: self.settings.env_id.clone(),
@@ -210,11 +213,7 @@ impl Gate {
     /// Returns a call in a line, long values cut.
     fn line(&self, made: &Made) -> String {
         let env = &self.settings.env_id;
-        let arguments = match made.kind {
-            // What is loaded is in the step's own words.
-            "load" | "put" => String::new(),
-            _ => short(&made.arguments),
-        };
+        let arguments = short(&made.arguments);
         let answer = match &made.answer {
             Ok(result) if made.kind == "tool" => {
                 let failed = result.get("isError") == Some(&Value::Bool(true));

@@ -103,6 +103,21 @@ pub fn hash_definition(
     }))
 }
 
+/// Hashes files that belong to nothing of the folder.
+pub fn hash_files_of(
+    system: &dyn System,
+    memo: &mut FileMemo,
+    name: &str,
+    files: &[ArtifactFile],
+) -> Result<Arc<Content>, (String, io::Error)> {
+    Ok(Arc::new(Content {
+        name: name.to_owned(),
+        id: name.to_owned(),
+        kind: ArtifactKind::FileUniverse,
+        files: hash_files(system, memo, files, name)?,
+    }))
+}
+
 fn hash_files(
     system: &dyn System,
     memo: &mut FileMemo,

@@ -9,7 +9,7 @@ use crate::context::{Output, Place};
 use crate::digest::{Digest, Digester, Manifest};
 use crate::json::Value;
 use crate::schedule::{EnvParts, MadeOf};
-use crate::step::{Deploys, Step};
+use crate::step::{Content, Deploys, Step};
 use crate::task::config::Config;
 use crate::task::deploy::{AgentSpec, EnvRun, EnvSpec, Unusable};
 use crate::task::folder::TaskFolder;
@@ -70,11 +70,7 @@ pub(super) fn made_of(
         .content_name()
         .and_then(|name| folder.contents(db).get(&name))
         .map(|input| input.content(db).clone());
-    let of_content = content.as_ref().map(|content| {
-        let mut manifest = Manifest::default();
-        content.write_to(&mut manifest);
-        manifest.finish()
-    });
+    let of_content = content.as_deref().map(digest_of);
     match deployed {
         Deployed::Env(spec) => {
             let names = match &spec.run {
@@ -88,6 +84,8 @@ pub(super) fn made_of(
             let passed: Vec<(String, String)> = names.iter().filter_map(value).collect();
             let mut digester = Digester::new("env parts");
             digester.digest(&spec.digest(of_content.as_ref(), run.isolation));
+            let locks = folder.contents(db).get(&format!("mounts/{}", spec.env_id));
+            digester.maybe(locks.map(|locks| digest_of(locks.content(db))).as_ref());
             for (name, value) in &passed {
                 digester
                     .text(name)
@@ -110,6 +108,12 @@ pub(super) fn made_of(
             )
         }
     }
+}
+
+fn digest_of(content: &Content) -> Digest {
+    let mut manifest = Manifest::default();
+    content.write_to(&mut manifest);
+    manifest.finish()
 }
 
 /// Returns the output of a live step with the digest of what the live thing is made of in it.

@@ -13,6 +13,7 @@ use crate::plan::{self, ArtifactInput, FolderInput, Setter, Setting, SettingInpu
 use crate::schedule::{self, Forecast, TaskPlan};
 use crate::step::{Deploys, Step};
 use crate::system::Stamp;
+use crate::task::deploy::{EnvRun, EnvSpec, LOCK_FILES};
 use crate::task::folder::{self, ArtifactFile, TaskEntry, TaskFolder};
 use crate::task::overrides::Overrides;
 
@@ -369,6 +370,9 @@ impl Session {
                 self.set_content(unit.folder, &found.name, content.clone());
                 used.push(content);
             }
+            if let Some(Deploys::Env { env_id }) = step.deploys() {
+                self.hash_locks(unit.folder, &env_id, &mut stamps)?;
+            }
             if let Some(deploys) = step.deploys() {
                 let folder = self.load_folder(unit.folder).folder.clone();
                 let found = match &deploys {
@@ -465,6 +469,44 @@ impl Session {
                 stamps.insert(file, metadata.stamp);
             }
         }
+    }
+
+    /// Hashes the lock files of the folders that an env's program sees: they say which packages are in them.
+    fn hash_locks(
+        &mut self,
+        at: usize,
+        env_id: &str,
+        stamps: &mut HashMap<PathBuf, Stamp>,
+    ) -> Result<(), SessionError> {
+        let folder = self.load_folder(at).folder.clone();
+        let spec = EnvSpec::of(env_id, &folder, &self.config.envs);
+        let Ok(EnvRun::Process(run)) = spec.map(|spec| spec.run) else {
+            return Ok(());
+        };
+        let mut files = Vec::new();
+        for mount in &run.mount {
+            for name in LOCK_FILES {
+                let source = self.workspace.join(mount).join(name);
+                if let Ok(metadata) = self.system.metadata(&source) {
+                    stamps.insert(source.clone(), metadata.stamp);
+                    let path = format!("{mount}/{name}");
+                    let executable = false;
+                    files.push(ArtifactFile {
+                        path,
+                        source,
+                        executable,
+                    });
+                }
+            }
+        }
+        if files.is_empty() {
+            return Ok(());
+        }
+        let name = format!("mounts/{env_id}");
+        let content = plan::hash_files_of(self.system.as_ref(), &mut self.memo, &name, &files)
+            .map_err(unreadable)?;
+        self.set_content(at, &name, content);
+        Ok(())
     }
 
     fn set_content(&mut self, at: usize, name: &str, content: Arc<crate::step::Content>) {

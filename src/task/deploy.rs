@@ -9,6 +9,16 @@ use crate::digest::{Digest, Digester};
 use crate::json::{Map, Value};
 use crate::task::Determinism;
 
+/// Files that say which packages a folder holds: what an installer writes beside them.
+pub const LOCK_FILES: [&str; 6] = [
+    ".package-lock.json",
+    "package-lock.json",
+    "pyvenv.cfg",
+    "uv.lock",
+    "poetry.lock",
+    "requirements.txt",
+];
+
 /// The envs that are compiled in.
 pub const BUILTIN_ENVS: [&str; 4] = ["mail", "calendar", "files", "kv"];
 
@@ -330,12 +340,7 @@ fn run_of(
     match ways.first().copied() {
         Some("builtin") => {
             let name = text(settings, "builtin").unwrap_or_default();
-            if !BUILTIN_ENVS.contains(&name) {
-                let help = crate::diagnostic::did_you_mean(name, BUILTIN_ENVS)
-                    .unwrap_or_else(|| format!("there is {}", BUILTIN_ENVS.join(", ")));
-                let headline = format!("no env `{name}` is compiled in");
-                return Err(Unusable::new("unknown-env", headline, help));
-            }
+            // The schema of the key says which names there are.
             Ok(EnvRun::Builtin {
                 name: name.to_owned(),
             })

@@ -92,6 +92,7 @@ fn summary() -> String {
                 "samples",
                 "scores",
                 "sandboxes",
+                "envs",
                 "agents",
                 "cache",
                 "records",

@@ -147,3 +147,58 @@ fn an_edit_of_formatting_and_key_order_runs_nothing() {
     );
     check(&story, "", "");
 }
+
+#[test]
+fn a_script_of_its_own_file_and_an_env_that_says_itself_how_it_is_run() {
+    let story = Story::new();
+    story.write(
+        "tasks/t.json",
+        r#"[
+          {"id": "notes", "type": "deploy_env", "env_id": "notes", "depends_on": []},
+          {"id": "a", "type": "deploy_agent", "agent_name": "writer", "env_ids": ["notes"], "depends_on": ["notes"]},
+          {"id": "write", "type": "prompt_agent", "agent_name": "writer", "prompt": "Note it.", "depends_on": ["a"]}
+        ]"#,
+    );
+    story.write("envs/notes/env.toml", "builtin = \"kv\"\n");
+    let script = r#"{"rules": [{"reply": "noted", "calls": [{"tool": "set", "arguments": {"key": "a", "value": 1}}]}]}"#;
+    story.write("agents/writer/script.json", script);
+    story.settle();
+    let first = story.run();
+    assert_eq!(
+        (first.outcome(), first.ran().as_str()),
+        (Outcome::Unscored, "write")
+    );
+    replace(
+        &story,
+        "agents/writer/script.json",
+        "\"value\": 1",
+        "\"value\": 2",
+    );
+    check_unscored(&story, "write", "write:create");
+    story.write(
+        "envs/notes/env.toml",
+        "builtin = \"kv\"\nstate = \"replay\"\n",
+    );
+    story.settle();
+    // How its state is kept says nothing of what it is.
+    check_unscored(&story, "", "");
+    story.write(
+        "envs/notes/env.toml",
+        "builtin = \"vk\"\nstat = \"replay\"\n",
+    );
+    let Err(aebuild::session::SessionError::Faults(faults)) = story.run().result else {
+        panic!("it ran");
+    };
+    let codes: Vec<&str> = faults.iter().map(|fault| fault.code.as_str()).collect();
+    assert_eq!(codes, ["unknown-value", "unknown-field"]);
+}
+
+#[track_caller]
+fn check_unscored(story: &Story, ran: &str, provisioned: &str) {
+    let seen = story.run();
+    assert_eq!(seen.outcome(), Outcome::Unscored);
+    assert_eq!(
+        (seen.ran().as_str(), seen.provisioned().as_str()),
+        (ran, provisioned)
+    );
+}

@@ -1,5 +1,7 @@
 //! Envs and agents of a task folder, and the aliases of both.
 
+use std::path::Path;
+
 use super::content;
 use super::entry::Reader;
 use super::settings::{Settings, table, text, texts};
@@ -7,6 +9,7 @@ use super::{Definition, suggest};
 use crate::diagnostic::Diagnostic;
 use crate::json::{Map, Node, Value, json};
 use crate::system::FileKind;
+use crate::task::config::keys_schema;
 use crate::task::script::{self, Script};
 
 impl Reader<'_> {
@@ -26,8 +29,16 @@ impl Reader<'_> {
             }
             let at = format!("{noun} `{}`", entry.name);
             let settings = self.settings(&entry.path.join(file), &format!("{shown}/{file}"));
-            let builds = content.files.iter().any(|file| file.path == "Dockerfile");
-            if settings.is_none() && !builds && content.faults.is_empty() {
+            let has = |path: &str| content.files.iter().any(|file| file.path == path);
+            let says_rules = settings
+                .as_ref()
+                .is_some_and(|settings| settings.node.get("rules").is_some());
+            let script = match kind == "agents" && has(SCRIPT) && !says_rules {
+                true => self.script(&entry.path.join(SCRIPT), &format!("{shown}/{SCRIPT}"), &at),
+                false => None,
+            };
+            let is_known = settings.is_some() || has("Dockerfile") || has(SCRIPT);
+            if !is_known && content.faults.is_empty() {
                 self.fault(
                     "missing-file",
                     format!("{at} has neither {file} nor Dockerfile"),
@@ -35,6 +46,11 @@ impl Reader<'_> {
                 );
             }
             let declared = settings.as_ref().and_then(|settings| settings.text("type"));
+            let default = if script.is_some() {
+                "scripted"
+            } else {
+                default
+            };
             let declared = declared.unwrap_or(default).to_owned();
             let mut id = None;
             if let Some(settings) = &settings {
@@ -52,8 +68,7 @@ impl Reader<'_> {
                 kind: declared,
                 folder: entry.path,
                 files: content.files,
-                settings: settings
-                    .map_or_else(|| Value::Object(Map::new()), |settings| settings.value()),
+                settings: joined(settings, script),
                 faults: content.faults,
             };
             let all = if kind == "envs" {
@@ -63,6 +78,22 @@ impl Reader<'_> {
             };
             all.insert(entry.name, definition);
         }
+    }
+
+    /// Reads the script of an agent that stands in a file of its own.
+    fn script(&mut self, path: &Path, shown: &str, at: &str) -> Option<Settings> {
+        let source = self.source(path, shown)?;
+        let parsed = crate::json::parse(&source);
+        let n_faults = self.faults.len();
+        self.faults.extend(parsed.faults);
+        let node = parsed.root?;
+        let faults = crate::json::schema::check(&node, &script::schema(), &source, at);
+        self.faults.extend(faults);
+        let settings = Settings { source, node };
+        if self.faults.len() == n_faults {
+            self.check_script(&settings, at);
+        }
+        Some(settings)
     }
 
     /// Checks what a script says, which has the keys and types of one; it may stand in a file of its own too.
@@ -163,16 +194,42 @@ impl Reader<'_> {
     }
 }
 
+/// The file in which the script of an agent may stand.
+const SCRIPT: &str = "script.json";
+
+/// Returns what the file of an agent and its script say together.
+fn joined(settings: Option<Settings>, script: Option<Settings>) -> Value {
+    let mut all = Map::new();
+    for said in settings.into_iter().chain(script) {
+        if let Value::Object(members) = said.value() {
+            all.extend(members);
+        }
+    }
+    Value::Object(all)
+}
+
 /// Returns the schema of `env.toml` or `agent.toml` for a type; a type that a plugin defines has any keys.
 fn keys(folder: &str, kind: &str) -> Value {
     let image = ("image", json!({"type": ["string", "object"]}));
     let common = [("type", text()), ("id", text()), ("image", image.1.clone())];
     let with = |more: &[(&'static str, Value)]| [&common[..], more].concat();
     match (folder, kind) {
-        ("envs", "mcp_server") => table(
-            &[],
-            &with(&[("environment_name", text()), ("env_provider_type", text())]),
-        ),
+        ("envs", "mcp_server") => {
+            let mut own = table(
+                &[],
+                &with(&[("environment_name", text()), ("env_provider_type", text())]),
+            );
+            // How it is run may be said here as in `aebuild.toml`.
+            let said = keys_schema().pointer("/properties/envs/additionalProperties/properties");
+            if let (Some(Value::Object(own)), Some(Value::Object(said))) =
+                (own.get_mut("properties"), said)
+            {
+                for (key, schema) in said {
+                    own.entry(key.clone()).or_insert_with(|| schema.clone());
+                }
+            }
+            own
+        }
         ("envs", "multi_env") => table(
             &[],
             &with(&[

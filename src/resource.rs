@@ -136,6 +136,11 @@ impl Version {
         };
         Digester::new(what).digest(digest).finish()
     }
+
+    /// Returns whether nothing is kept of the state, ever.
+    pub fn is_kept_nowhere(&self) -> bool {
+        matches!(self, Version::Lineage(_))
+    }
 }
 
 /// A change of a resource's state by a step or a group.

@@ -146,6 +146,7 @@ impl StepRun {
             log: Arc::default(),
             unfit: Mutex::default(),
             store: self.store.share(),
+            redactor: self.redactor.clone(),
             scratch: self.provisioner.scratch(self.task, self.step),
         };
         if !*self.aborted.borrow() {
@@ -269,6 +270,7 @@ struct World {
     log: Arc<Mutex<Vec<u8>>>,
     unfit: Mutex<Option<String>>,
     store: Store,
+    redactor: Arc<Redactor>,
     scratch: PathBuf,
 }
 
@@ -394,6 +396,11 @@ impl Services for World {
     }
 
     fn keep(&self, bytes: &[u8]) -> Result<StoredFile, StepError> {
+        if *self.redactor.bytes(bytes) != *bytes {
+            let why = "it holds the value of a variable that is passed on";
+            self.do_not_keep(why);
+            return Err(StepError::new(format!("it cannot be stored: {why}")));
+        }
         self.store.keep_bytes(bytes).map_err(StepError::new)
     }
 

@@ -10,10 +10,10 @@ use aebuild_cache::{BlobRef, Cache};
 use serde_json_path::JsonPath;
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::live::{LeftUp, ProvisionError, Provisioner, Settled, UNKNOWN, handle};
+use super::live::{LeftUp, ProvisionError, Provisioner, handle};
 use super::store::{file_of_version, stored_file};
 use crate::context::Place;
-use crate::digest::{Digest, Digester};
+use crate::digest::Digest;
 use crate::gateway::{Caller, EnvHandle, Gate, GateSettings, Keeper, Recipe, Recorder};
 use crate::graph::StepIx;
 use crate::provider::local::{LocalError, LocalSandbox, SandboxSpec};
@@ -34,27 +34,34 @@ const GRACE: Duration = Duration::from_millis(500);
 
 /// A live env.
 pub(super) struct LiveEnv {
-    gate: Arc<Gate>,
-    mode: StateMode,
-    version: Version,
+    pub(super) gate: Arc<Gate>,
+    pub(super) mode: StateMode,
+    pub(super) version: Version,
     /// The calls on record when the version was taken: all, and those that may have changed something.
-    counted: (u64, u64),
+    pub(super) counted: (u64, u64),
     /// The exported state at the version.
-    exported: Option<BlobRef>,
+    pub(super) exported: Option<BlobRef>,
 }
 
 pub(super) type EnvSlot = Arc<AsyncMutex<Option<LiveEnv>>>;
 
-/// Keeps large answers in the store.
-struct InCache(Option<Cache>);
+/// Keeps large answers in the store, but none that holds what must not be written anywhere.
+struct InCache {
+    cache: Option<Cache>,
+    redactor: Redactor,
+}
 
 impl Keeper for InCache {
     fn keep(&self, file: &Path) -> Option<String> {
-        let cache = self.0.as_ref()?;
-        cache
-            .put_blob_file(file)
-            .ok()
-            .map(|blob| stored_file(blob).url())
+        let cache = self.cache.as_ref()?;
+        if !self.redactor.is_empty() {
+            let bytes = crate::system::disk::read(file).ok()?;
+            if *self.redactor.bytes(&bytes) != *bytes {
+                return None;
+            }
+        }
+        let blob = cache.put_blob_file(file).ok()?;
+        Some(stored_file(blob).url())
     }
 }
 
@@ -221,7 +228,10 @@ impl Provisioner {
         };
         let n = self.made.fetch_add(1, Ordering::Relaxed);
         let folder = self.run().await?.path().join(format!("calls-{n}"));
-        let keeper = Arc::new(InCache(self.cache.clone()));
+        let keeper = Arc::new(InCache {
+            cache: self.cache.clone(),
+            redactor: self.redactor(),
+        });
         let recorder = Recorder::new(folder.join("calls.jsonl"), keeper, self.system.clone());
         Ok(LiveEnv {
             gate: Gate::new(settings, server, recorder, Vec::new()),
@@ -399,134 +409,6 @@ impl Provisioner {
             }
         }
         None
-    }
-
-    /// Takes the state of an env that no step uses.
-    pub(super) async fn settle_env(&self, task: usize, resource: &ResourceId) -> Settled {
-        let slot = self.env_slot(task, resource);
-        let mut slot = slot.lock().await;
-        let Some(live) = slot.as_mut() else {
-            return Settled {
-                version: Version::Created(Digest::of_bytes(b"not live")),
-                changed: false,
-                notice: None,
-            };
-        };
-        live.gate.idle().await;
-        let unchanged = Settled {
-            version: live.version,
-            changed: false,
-            notice: None,
-        };
-        let counts = live.gate.counts();
-        if live.gate.broken().is_some() {
-            // The step that found out has said it already.
-            return self.unknown_state(live, task, None);
-        }
-        if counts.0 == live.counted.0 {
-            return unchanged;
-        }
-        match self.state_now(live, counts).await {
-            Ok(None) => {
-                live.counted = counts;
-                unchanged
-            }
-            Ok(Some(version)) => {
-                live.counted = counts;
-                live.version = version;
-                Settled {
-                    version,
-                    changed: true,
-                    notice: None,
-                }
-            }
-            Err(why) => {
-                let text = format!("the state of {resource} cannot be taken: {why}");
-                self.unknown_state(live, task, Some(text))
-            }
-        }
-    }
-
-    fn unknown_state(&self, live: &mut LiveEnv, task: usize, notice: Option<String>) -> Settled {
-        let version = self.unknown_version(task);
-        live.version = version;
-        Settled {
-            version,
-            changed: true,
-            notice,
-        }
-    }
-
-    /// Returns a version that is nobody's.
-    pub(super) fn unknown_version(&self, task: usize) -> Version {
-        let mut digester = Digester::new("unknown state");
-        digester.text(&self.settings.run).number(task as u64);
-        digester.number(self.unknown.fetch_add(1, Ordering::Relaxed));
-        Version::State {
-            tree: digester.finish(),
-            size: UNKNOWN,
-        }
-    }
-
-    /// Returns the version that an env is at, `None` where it is the one that it was at.
-    async fn state_now(
-        &self,
-        live: &mut LiveEnv,
-        counts: (u64, u64),
-    ) -> Result<Option<Version>, String> {
-        match live.mode {
-            StateMode::Export => {
-                let snapshot = live
-                    .gate
-                    .snapshot()
-                    .await
-                    .map_err(|error| error.to_string())?;
-                // One of another size is another one: it is hashed while it is written.
-                if let Some(was) = live.exported
-                    && was.size == snapshot.len() as u64
-                    && was == BlobRef::of(&snapshot)
-                {
-                    return Ok(None);
-                }
-                let (file, size) = self.keep_state(snapshot).await?;
-                let version = Version::Exported { file, size };
-                live.exported = file_of_version(&version);
-                Ok(Some(version))
-            }
-            _ if counts.1 == live.counted.1 => Ok(None),
-            StateMode::Replay => {
-                let lines = live.gate.lines().map_err(|error| error.to_string())?;
-                let recipe = Recipe::of_record(&lines, live.gate.volatile());
-                let (file, size) = self.keep_state(recipe.to_bytes()).await?;
-                Ok(Some(Version::Recorded { file, size }))
-            }
-            StateMode::None => {
-                let lines = live.gate.lines().map_err(|error| error.to_string())?;
-                let recipe = Recipe::of_record(&lines, live.gate.volatile());
-                let mut digester = Digester::new("history");
-                digester.digest(&live.version.digest());
-                digester.digest(&Digest::of_bytes(&recipe.to_bytes()));
-                Ok(Some(Version::Lineage(digester.finish())))
-            }
-        }
-    }
-
-    /// Keeps what a state is brought back by, and returns its name.
-    async fn keep_state(&self, bytes: Vec<u8>) -> Result<(Digest, u64), String> {
-        let redactor = Redactor::new(self.settings.secrets.iter().map(String::as_str));
-        if !redactor.is_empty() && *redactor.bytes(&bytes) != *bytes {
-            return Err("it holds the value of a variable that is passed on".to_owned());
-        }
-        let blob = match self.cache.clone() {
-            None => BlobRef::of(&bytes),
-            Some(cache) => {
-                let put = move || cache.put_blob(&bytes).map_err(|error| error.to_string());
-                let blob = tokio::task::spawn_blocking(put).await;
-                blob.map_err(|error| format!("bug: keeping a state failed: {error}"))??
-            }
-        };
-        let file = stored_file(blob);
-        Ok((Digest::from_bytes(file.sha256), file.size))
     }
 
     /// Returns the envs that are up, each with an address that works until they end.

@@ -74,7 +74,8 @@ impl Gate {
             let now = recipe::answer(&answered, &self.settings.volatile);
             if now != call.answer {
                 return Err(format!(
-                    "call {} of {n}, `{}`, answered otherwise than when it was recorded: {} and not {}",
+                    "call {} of {n}, `{}`, answered otherwise than when it was recorded: {} and not {}; a place that \
+                     differs each time can be named in `volatile`",
                     at + 1,
                     call.name,
                     short(&now),

@@ -71,6 +71,26 @@ impl Drop for OnItsWay<'_> {
     }
 }
 
+/// Breaks the env when nobody waits any more for what it was asked: what it does about it is known to nobody.
+struct GivenUp<'g> {
+    gate: &'g Gate,
+    what: &'g str,
+    is_over: bool,
+}
+
+impl Drop for GivenUp<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let gone = EnvError::Gone {
+                env: self.gate.settings.env_id.clone(),
+                why: format!("{} was given up before it was answered", self.what),
+                tail: String::new(),
+            };
+            locked(&self.gate.broken).get_or_insert(gone);
+        }
+    }
+}
+
 impl Gate {
     /// Returns the gate of an env.
     pub fn new(
@@ -139,10 +159,11 @@ impl Gate {
         OnItsWay(self)
     }
 
-    /// Waits for the env as long as it may take; one that takes longer is taken to hang.
-    pub(super) async fn ask<T>(
-        &self,
-        what: &str,
+    /// Waits for the env as long as it may take; one that takes longer is taken to hang, and so is one that the caller
+    /// does not wait for.
+    pub(super) async fn ask<'g, T>(
+        &'g self,
+        what: &'g str,
         asked: impl Future<Output = Result<T, EnvError>>,
     ) -> Result<T, EnvError> {
         let limit = self.settings.call_timeout;
@@ -150,7 +171,14 @@ impl Gate {
         if let Some(broken) = self.broken() {
             return Err(broken);
         }
-        let answer = match tokio::time::timeout(limit, asked).await {
+        let mut given_up = GivenUp {
+            gate: self,
+            what,
+            is_over: false,
+        };
+        let answer = tokio::time::timeout(limit, asked).await;
+        given_up.is_over = true;
+        let answer = match answer {
             Ok(answer) => answer,
             Err(_) => Err(EnvError::TimedOut {
                 env: self.settings.env_id.clone(),

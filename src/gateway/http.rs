@@ -198,7 +198,14 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Response {
         route.caller.role = role.to_owned();
     }
     let rest = rest.to_owned();
-    route.answer(&rest, request).await
+    // What was asked is done and recorded, also where the caller hangs up meanwhile.
+    let answered = tokio::spawn(async move { route.answer(&rest, request).await }).await;
+    answered.unwrap_or_else(|error| {
+        fault(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            &format!("bug: answering failed: {error}"),
+        )
+    })
 }
 
 fn fault(status: StatusCode, message: &str) -> Response {

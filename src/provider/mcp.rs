@@ -2,8 +2,8 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use rmcp::model::{
@@ -20,7 +20,8 @@ use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::json::{Value, json};
-use crate::step::env::EnvError;
+use crate::step::env::{EnvError, LastLines};
+use crate::system::locked;
 
 /// A connection to an MCP server.
 pub(super) struct McpClient {
@@ -45,18 +46,22 @@ fn config() -> ClientConfig {
 }
 
 impl McpClient {
-    /// Connects over pipes; a line longer than `limit` bytes ends the connection.
+    /// Connects over pipes; a line longer than `limit` bytes ends the connection, and one that is no message is kept as
+    /// what the server said.
     pub(super) async fn over_pipes(
         env: &str,
         read: impl AsyncRead + Send + Unpin + 'static,
         write: impl AsyncWrite + Send + Unpin + 'static,
         limit: u64,
+        said: Arc<Mutex<LastLines>>,
     ) -> Result<Self, NotConnected> {
         let too_long = Arc::new(AtomicBool::new(false));
         let read = ShortLines {
             read,
             limit,
             line: 0,
+            is_message: false,
+            said,
             too_long: too_long.clone(),
         };
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -65,7 +70,7 @@ impl McpClient {
         let served = config()
             .serve_with_lifecycle(transport, ClientLifecycleMode::Initialize)
             .await;
-        let service = served.map_err(|error| NotConnected::Lost(error.to_string()))?;
+        let service = served.map_err(|error| NotConnected::Lost(plain(&chain(&error))))?;
         Ok(McpClient {
             env: env.to_owned(),
             service,
@@ -90,7 +95,7 @@ impl McpClient {
             .serve_with_lifecycle(transport, ClientLifecycleMode::Initialize)
             .await;
         let service = served.map_err(|error| {
-            let text = chain(&error);
+            let text = plain(&chain(&error));
             if text.contains("error sending request") || text.contains("onnect") {
                 NotConnected::Lost(text)
             } else {
@@ -127,6 +132,14 @@ impl McpClient {
     /// Sends a request and returns the result; of lists all pages.
     pub(super) async fn request(&self, method: &str, params: Value) -> Result<Value, EnvError> {
         let service = &self.service;
+        // Who reads an error knows the tool, and not how it is called.
+        let tool = match method {
+            "tools/call" => params
+                .get("name")
+                .and_then(Value::as_str)
+                .map(str::to_owned),
+            _ => None,
+        };
         let answer = match method {
             "tools/list" => list("tools", service.list_all_tools().await),
             "resources/list" => list("resources", service.list_all_resources().await),
@@ -158,7 +171,7 @@ impl McpClient {
                 });
             }
         };
-        answer.map_err(|error| self.error(method, error))
+        answer.map_err(|error| self.error(tool.as_deref().unwrap_or(method), error))
     }
 
     fn read<T: DeserializeOwned>(&self, method: &str, params: Value) -> Result<T, EnvError> {
@@ -173,7 +186,7 @@ impl McpClient {
 
     fn error(&self, method: &str, error: ServiceError) -> EnvError {
         let (env, what) = (self.env.clone(), format!("`{method}`"));
-        let text = chain(&error);
+        let text = plain(&chain(&error));
         match error {
             _ if self.too_long.load(Ordering::SeqCst) || is_too_large(&text) => {
                 EnvError::TooLarge {
@@ -206,7 +219,15 @@ impl McpClient {
 }
 
 fn is_too_large(text: &str) -> bool {
-    text.contains("exceeds") && (text.contains("size") || text.contains("limit"))
+    text.contains("exceed") && (text.contains("size") || text.contains("limit"))
+}
+
+/// Returns what an error says without the names of the library's own types.
+fn plain(text: &str) -> String {
+    let start = text
+        .rfind("] error: ")
+        .map_or(0, |at| at + "] error: ".len());
+    text[start..].to_owned()
 }
 
 /// Returns what an error says with all that is behind it.
@@ -238,8 +259,35 @@ fn whole<T: Serialize>(answer: Result<T, ServiceError>) -> Result<Value, Service
 struct ShortLines<R> {
     read: R,
     limit: u64,
+    /// The length of the line so far.
     line: u64,
+    /// Whether the line begins as a message does.
+    is_message: bool,
+    /// Where lines go that are no messages.
+    said: Arc<Mutex<LastLines>>,
     too_long: Arc<AtomicBool>,
+}
+
+impl<R> ShortLines<R> {
+    /// Looks at what was read; returns whether all lines are short enough.
+    fn look(&mut self, read: &[u8]) -> bool {
+        for piece in read.split_inclusive(|byte| *byte == b'\n') {
+            if self.line == 0 {
+                self.is_message = piece[0] == b'{';
+            }
+            if !self.is_message {
+                locked(&self.said).push(piece);
+            }
+            self.line += piece.len() as u64;
+            if self.line > self.limit {
+                return false;
+            }
+            if piece.ends_with(b"\n") {
+                self.line = 0;
+            }
+        }
+        true
+    }
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for ShortLines<R> {
@@ -250,16 +298,9 @@ impl<R: AsyncRead + Unpin> AsyncRead for ShortLines<R> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.read).poll_read(cx, buffer);
-        if matches!(polled, Poll::Ready(Ok(()))) {
-            let read = &buffer.filled()[before..];
-            self.line = match read.iter().rposition(|byte| *byte == b'\n') {
-                Some(at) => (read.len() - at - 1) as u64,
-                None => self.line + read.len() as u64,
-            };
-            if self.line > self.limit {
-                self.too_long.store(true, Ordering::SeqCst);
-                return Poll::Ready(Err(io::Error::other("the line is too long")));
-            }
+        if matches!(polled, Poll::Ready(Ok(()))) && !self.look(&buffer.filled()[before..]) {
+            self.too_long.store(true, Ordering::SeqCst);
+            return Poll::Ready(Err(io::Error::other("the line is too long")));
         }
         polled
     }

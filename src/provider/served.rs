@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,6 +23,9 @@ use crate::task::deploy::{EnvSpec, ProcessRun, Transport};
 
 /// How often a server that is not ready yet is asked again.
 const POLL: Duration = Duration::from_millis(20);
+
+/// An answer that takes longer is said to be waited for.
+const SLOW: Duration = Duration::from_millis(200);
 
 /// An env that is a process or a container, or a server that runs already.
 pub struct ServedEnv {
@@ -117,18 +121,21 @@ impl ServedEnv {
         let limit = Duration::from_secs(spec.ready_timeout_seconds);
         let ended = serving.ended.clone();
         let said = serving.said.clone();
-        let tail = move || locked(&said).text();
+        let lines = said.clone();
+        let tail = move || locked(&lines).text();
+        let waits = Mutex::new("it does not answer `initialize`".to_owned());
         let connecting = async {
             match port {
                 None => {
                     let (read, write) = serving.pipes();
-                    let connected = McpClient::over_pipes(env, read, write, max_answer(spec)).await;
+                    let connected =
+                        McpClient::over_pipes(env, read, write, max_answer(spec), said).await;
                     connected.map(|mcp| (mcp, None))
                 }
                 Some(port) => {
                     serving.drain();
                     let base = format!("http://127.0.0.1:{port}");
-                    connect(spec, &base, &run.path).await
+                    connect(spec, &base, &run.path, &waits).await
                 }
             }
         };
@@ -149,7 +156,10 @@ impl ServedEnv {
                     gone: Mutex::default(),
                 });
             }
-            Ok(Err(NotConnected::Refused(why))) => not_started(why, tail()),
+            Ok(Err(NotConnected::Refused(why))) => {
+                let why = format!("it does not speak MCP at `{}`: {why}", run.path);
+                not_started(why, tail())
+            }
             Ok(Err(NotConnected::Lost(why))) => {
                 // The process ends a moment after its pipes.
                 let wait = end.wait_for(Option::is_some);
@@ -160,6 +170,7 @@ impl ServedEnv {
             Err(_) => EnvError::NotReady {
                 env: env.to_owned(),
                 limit,
+                why: locked(&waits).clone(),
                 tail: tail(),
             },
         };
@@ -203,9 +214,10 @@ impl ServedEnv {
         let container = started.map_err(|why| not_started(why, String::new()))?;
         let limit = Duration::from_secs(spec.ready_timeout_seconds);
         let base = format!("http://127.0.0.1:{}", container.port);
+        let waits = Mutex::default();
         let connecting = async {
             loop {
-                match connect(spec, &base, contained.path).await {
+                match connect(spec, &base, contained.path, &waits).await {
                     // The engine takes connections before the server does, and drops them.
                     Err(NotConnected::Lost(_)) => tokio::time::sleep(POLL).await,
                     connected => return connected,
@@ -236,6 +248,7 @@ impl ServedEnv {
             Ok(Err(NotConnected::Lost(why))) => not_started(why, container.tail()),
             Ok(Err(NotConnected::Refused(why))) => {
                 container.look().await;
+                let why = format!("it does not speak MCP at `{}`: {why}", contained.path);
                 not_started(why, container.tail())
             }
             Err(_) => {
@@ -243,6 +256,7 @@ impl ServedEnv {
                 EnvError::NotReady {
                     env: env.to_owned(),
                     limit,
+                    why: locked(&waits).clone(),
                     tail: container.tail(),
                 }
             }
@@ -259,7 +273,8 @@ impl ServedEnv {
             Some((base, path)) if base.contains("://") => (base, format!("/{path}")),
             _ => (url, String::new()),
         };
-        let connected = tokio::time::timeout(limit, connect(spec, base, &path)).await;
+        let waits = Mutex::default();
+        let connected = tokio::time::timeout(limit, connect(spec, base, &path, &waits)).await;
         let why = match connected {
             Ok(Ok((mcp, http))) => {
                 return Ok(ServedEnv {
@@ -271,18 +286,22 @@ impl ServedEnv {
                     gone: Mutex::default(),
                 });
             }
-            Ok(Err(NotConnected::Refused(why) | NotConnected::Lost(why))) => why,
+            Ok(Err(NotConnected::Refused(why))) => {
+                format!("what answers at {url} does not speak MCP: {why}")
+            }
+            Ok(Err(NotConnected::Lost(why))) => format!("{url} cannot be reached: {why}"),
             Err(_) => {
                 return Err(EnvError::NotReady {
                     env: env.to_owned(),
                     limit,
+                    why: locked(&waits).clone(),
                     tail: String::new(),
                 });
             }
         };
         Err(EnvError::NotStarted {
             env: env.to_owned(),
-            why: format!("nothing answers at {url}: {why}"),
+            why,
             tail: String::new(),
         })
     }
@@ -384,27 +403,45 @@ fn own_variables(spec: &EnvSpec, serves: Option<(&str, u16)>) -> Vec<(String, St
     variables
 }
 
-/// Connects to a server below an address, as soon as it answers.
+/// Connects to a server below an address, as soon as it answers; `waits` says what is waited for.
 async fn connect(
     spec: &EnvSpec,
     base: &str,
     path: &str,
+    waits: &Mutex<String>,
 ) -> Result<(McpClient, Option<HttpSide>), NotConnected> {
     let env = spec.env_id.as_str();
     let client = direct_client().map_err(NotConnected::Refused)?;
     // A server that takes connections may still be on its way: `/ready` says so where it has one.
+    let wait_for = |what: String| *locked(waits) = what;
+    let ready = format!("{base}/ready");
     loop {
-        match client.get(format!("{base}/ready")).send().await {
-            Ok(response) if response.status().is_server_error() => {}
+        let mut asked = pin!(client.get(&ready).send());
+        let answer = match tokio::time::timeout(SLOW, &mut asked).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                wait_for(format!("{ready} does not answer"));
+                asked.await
+            }
+        };
+        match answer {
+            Ok(response) if response.status().is_server_error() => {
+                let status = response.status().as_u16();
+                wait_for(format!("{ready} answers with status {status}"));
+            }
             Ok(_) => break,
-            Err(error) if error.is_connect() => {}
+            Err(error) if error.is_connect() => {
+                wait_for(format!("nothing listens at {base}"));
+            }
             Err(_) => break,
         }
         tokio::time::sleep(POLL).await;
     }
     let limit = max_answer(spec);
     let url = format!("{base}{path}");
+    wait_for(format!("{url} does not answer `initialize`"));
     let mcp = McpClient::over_http(env, &url, client.clone(), limit).await?;
+    wait_for(format!("{base} does not answer a request for its card"));
     let http = HttpSide::at(env, base, client, limit).await;
     let http = http.map_err(|error| NotConnected::Lost(error.to_string()))?;
     Ok((mcp, Some(http)))

@@ -62,6 +62,8 @@ pub enum DirtyReason {
         resource: ResourceId,
         /// The step that needs the state.
         needed_by: StepId,
+        /// Why nothing is kept of it, where that is not by accident.
+        why: Option<&'static str>,
     },
     /// A step that is cached as one with it must run.
     GroupMember {
@@ -150,6 +152,17 @@ impl fmt::Display for DirtyReason {
             DirtyReason::StateLost {
                 resource,
                 needed_by,
+                why: Some(why),
+            } => {
+                write!(
+                    f,
+                    "`{needed_by}` needs the state of {resource} after it: {why}"
+                )
+            }
+            DirtyReason::StateLost {
+                resource,
+                needed_by,
+                why: None,
             } => {
                 write!(
                     f,

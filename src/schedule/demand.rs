@@ -281,6 +281,7 @@ fn demand_up(
                 continue;
             };
             let (how, why) = Provision::of(&version, snapshots.can_restore(&version));
+            let by_choice = why.filter(|_| version.is_kept_nowhere());
             let need = Need {
                 resource: resource.clone(),
                 version,
@@ -294,6 +295,7 @@ fn demand_up(
             let reason = DirtyReason::StateLost {
                 resource: resource.clone(),
                 needed_by: plan.steps[step.at()].id.clone(),
+                why: by_choice,
             };
             let makers = match world.groups.on(plan, maker, resource) {
                 Some(at) => &plan.groups[at].members[..],

@@ -109,7 +109,8 @@ impl Scheduler<'_> {
                 Provision::of(&version, is_kept)
             };
             if how == Provision::Rerun {
-                self.rerun_maker(step, resource, maker);
+                let by_choice = why.filter(|_| version.is_kept_nowhere());
+                self.rerun_maker(step, resource, maker, by_choice);
                 return;
             }
             needs.push(Need {

@@ -28,13 +28,20 @@ impl Scheduler<'_> {
         let maker = self
             .needed(step, resource)
             .map_or(Maker::Nobody, |(_, maker)| maker);
-        self.rerun_maker(step, resource, maker);
+        self.rerun_maker(step, resource, maker, None);
     }
 
-    pub(super) fn rerun_maker(&mut self, step: StepIx, resource: &ResourceId, maker: Maker) {
+    pub(super) fn rerun_maker(
+        &mut self,
+        step: StepIx,
+        resource: &ResourceId,
+        maker: Maker,
+        why: Option<&'static str>,
+    ) {
         let reason = DirtyReason::StateLost {
             resource: resource.clone(),
             needed_by: self.planned(step).id.clone(),
+            why,
         };
         let makers = match maker {
             Maker::Nobody => Vec::new(),
@@ -48,8 +55,8 @@ impl Scheduler<'_> {
             self.fail_unstarted(step, format!("{resource} could not be made"));
         } else if *reruns > MOST_RERUNS {
             let why = format!(
-                "the state of {resource} is lost each time before it can be used; add `depends_on` between the \
-                 steps that use it"
+                "the state of {resource} is lost each time before it can be used: a step before leaves it unusable, or \
+                 `depends_on` is missing between the steps that use it"
             );
             self.fail_unstarted(step, why);
         } else {

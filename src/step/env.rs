@@ -24,12 +24,14 @@ pub const TAIL_LINES: usize = 40;
 #[non_exhaustive]
 pub enum EnvError {
     /// It never answered as ready.
-    #[error("env `{env}` did not get ready within {} s{}", seconds(.limit), shown(.tail))]
+    #[error("env `{env}` did not get ready within {} s: {why}{}", seconds(.limit), shown(.tail))]
     NotReady {
         /// The env.
         env: String,
         /// How long was waited.
         limit: Duration,
+        /// What was waited for.
+        why: String,
         /// What it wrote last.
         tail: String,
     },

@@ -490,6 +490,7 @@ fn every_cause_reads_after_dirty_because() {
         DirtyReason::StateLost {
             resource: resource.clone(),
             needed_by: "reply".into(),
+            why: None,
         },
         DirtyReason::GroupMember {
             other: "b".into(),

@@ -24,17 +24,13 @@ impl Access {
     /// Returns whether a role may use a tool, as the server declares it.
     pub fn allows(&self, role: &str, tool: &Value) -> bool {
         let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
-        let is_hidden = ["_meta", "meta"].iter().any(|meta| {
-            let mark = tool.get(meta).and_then(|meta| meta.get(HIDDEN));
-            mark == Some(&Value::Bool(true))
-        });
         let rule =
             |role: &str, tool: &str| self.rules.get(&(role.to_owned(), tool.to_owned())).copied();
         if self.rules.is_empty() {
-            return !is_hidden;
+            return !is_hidden(tool);
         }
         let named = || rule(role, name);
-        if is_hidden {
+        if is_hidden(tool) {
             return named().or_else(|| rule(ANY, name)).unwrap_or(false);
         }
         named()
@@ -100,6 +96,14 @@ impl Access {
         }
         Some(Access { rules })
     }
+}
+
+/// Returns whether nobody sees a tool until a rule names it.
+pub(super) fn is_hidden(tool: &Value) -> bool {
+    ["_meta", "meta"].iter().any(|meta| {
+        let mark = tool.get(meta).and_then(|meta| meta.get(HIDDEN));
+        mark == Some(&Value::Bool(true))
+    })
 }
 
 #[cfg(test)]

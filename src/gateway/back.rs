@@ -45,7 +45,14 @@ impl Gate {
         *locked(&self.access) = access;
         locked(&self.configured).clear();
         for shown in head["settings"].as_array().into_iter().flatten() {
-            let call = extension_of(shown).ok_or("its snapshot holds a setting that is none")?;
+            let damaged = "its snapshot holds a setting that is none";
+            if let Some(files) = shown.get("put") {
+                let put = self.put_back(files).ok_or(damaged)?;
+                put.map_err(|error| format!("a file cannot be copied again: {error}"))?;
+                locked(&self.configured).push(shown.clone());
+                continue;
+            }
+            let call = extension_of(shown).ok_or(damaged)?;
             let set = self
                 .ask(&call.uri.clone(), self.server.extension(call))
                 .await;
@@ -133,6 +140,16 @@ impl Gate {
     }
 
     fn put_again(&self, caller: &Caller, files: &Value) -> Option<Result<(), EnvError>> {
+        self.with_files(files, |puts| self.put(caller, puts))
+    }
+
+    /// Copies files of a snapshot to the server, on no record: they are part of the state that comes back.
+    fn put_back(&self, files: &Value) -> Option<Result<(), EnvError>> {
+        self.with_files(files, |puts| self.server.put(puts))
+    }
+
+    /// Writes recorded files out for somebody to copy; `None` where the recording is damaged.
+    fn with_files<T>(&self, files: &Value, copy: impl FnOnce(&[Put]) -> T) -> Option<T> {
         let folder = self.recorder.folder().join("put");
         let mut puts = Vec::new();
         for (at, file) in files.as_array()?.iter().enumerate() {
@@ -146,10 +163,10 @@ impl Gate {
                 mode: u32::try_from(file.get("mode")?.as_u64()?).ok()?,
             });
         }
-        let put = self.put(caller, &puts);
+        let copied = copy(&puts);
         // What is left goes with the run's own folder.
         let _ = disk::remove_dir_all(&folder);
-        Some(put)
+        Some(copied)
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json_path::JsonPath;
 use tokio::sync::Notify;
 
 use super::Caller;
-use super::access::Access;
+use super::access::{Access, is_hidden};
 use super::hook::{Hook, ToolCall};
 use super::record::{Made, Recorder, start_of};
 use crate::json::{Map, Value, json};
@@ -44,7 +44,7 @@ pub struct Gate {
     pub(super) recorder: Recorder,
     hooks: Vec<Arc<dyn Hook>>,
     pub(super) access: Mutex<Access>,
-    /// The calls of extensions, which set what no export holds.
+    /// What no export holds, in order: calls of extensions, and files that were copied to the server.
     pub(super) configured: Mutex<Vec<Value>>,
     tools: Mutex<Option<Arc<Vec<Value>>>>,
     broken: Mutex<Option<EnvError>>,
@@ -473,8 +473,23 @@ impl Gate {
         let after = {
             let mut access = locked(&self.access);
             access.set(role, tools, enabled);
-            access.of_role(role)
+            let mut after = access.of_role(role);
+            // A tool that nobody sees until a rule names it is forbidden without a rule.
+            let all = locked(&self.tools).clone().unwrap_or_default();
+            let hidden = all
+                .iter()
+                .filter(|tool| is_hidden(tool) && !access.allows(role, tool));
+            let names: Vec<Value> = hidden.map(|tool| tool["name"].clone()).collect();
+            if let Some(Value::Array(disabled)) = after.get_mut("disabled") {
+                let more = names.into_iter().filter(|name| !disabled.contains(name));
+                let more: Vec<Value> = more.collect();
+                disabled.extend(more);
+            }
+            after
         };
+        if tools.is_empty() {
+            return Ok(after);
+        }
         let made = Made {
             kind: "access",
             name: role,
@@ -505,15 +520,20 @@ impl Gate {
             })?;
             put.push(json!({"to": file.to, "mode": file.mode, "bytes": BASE64.encode(&bytes)}));
         }
+        let put = Value::Array(put);
         let made = Made {
             kind: "put",
             name: "put",
-            arguments: &Value::Array(put),
+            arguments: &put,
             answer: Ok(&Value::Null),
             mutates: true,
             started_us,
         };
-        self.record(caller, &made)
+        self.record(caller, &made)?;
+        if !self.server.exports_files() {
+            locked(&self.configured).push(json!({"put": put}));
+        }
+        Ok(())
     }
 
     /// Returns what was recorded, as JSON lines.

@@ -225,6 +225,11 @@ pub trait EnvServer: Send + Sync {
     /// Copies files to where the server runs.
     fn put(&self, files: &[Put]) -> Result<(), EnvError>;
 
+    /// Returns whether files that are copied are part of the state that is exported.
+    fn exports_files(&self) -> bool {
+        false
+    }
+
     /// Returns why the env is gone; `None` while it runs.
     fn gone(&self) -> Option<EnvError>;
 

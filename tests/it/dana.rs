@@ -202,3 +202,48 @@ fn check_unscored(story: &Story, ran: &str, provisioned: &str) {
         (ran, provisioned)
     );
 }
+
+#[test]
+fn files_that_a_step_copies_to_an_env_come_back_with_its_state() {
+    let story = Story::new();
+    story.write(
+        "aebuild.toml",
+        "[cache]\ndurability = \"fast\"\n[envs.world]\nbuiltin = \"files\"\n",
+    );
+    story.write(
+        "tasks/t.json",
+        r#"[
+          {"id": "world", "type": "deploy_env", "env_id": "world", "depends_on": []},
+          {"id": "load", "type": "load_artifact", "env_id": "world", "artifact_id": "note", "destination_path": "/in",
+           "depends_on": ["world"]},
+          {"id": "a", "type": "deploy_agent", "agent_name": "writer", "env_ids": ["world"], "depends_on": ["world"]},
+          {"id": "edit", "type": "prompt_agent", "agent_name": "writer", "prompt": "Edit.", "depends_on": ["a", "load"]},
+          {"id": "check", "type": "env_outcome_verifier", "env_id": "world", "file_artifact_id": "check",
+           "depends_on": ["edit"]}
+        ]"#,
+    );
+    story.write("artifacts/note/note.txt", "Friday\n");
+    story.write(
+        "agents/writer/agent.toml",
+        "type = \"scripted\"\n[[rules]]\n[[rules.calls]]\ntool = \"append_file\"\n\
+         arguments = { path = \"/in/note.txt\", content = \"at ten\\n\" }\n",
+    );
+    let check = "[[expect]]\ncall = { tool = \"read_file\", arguments = { path = \"/in/note.txt\" } }\n\
+                 path = \"$.content\"\nequals = \"Friday\\nat ten\\n\"\n";
+    story.write("artifacts/check/verify.toml", check);
+    story.settle();
+    let first = story.run();
+    let context = first.context();
+    assert_eq!(
+        first.outcome(),
+        Outcome::Passed,
+        "{:?}",
+        context["metadata"]["verifications"]
+    );
+    story.write("artifacts/check/verify.toml", format!("# again\n{check}"));
+    let second = story.run();
+    assert_eq!(
+        (second.outcome(), second.provisioned().as_str()),
+        (Outcome::Passed, "check:restore")
+    );
+}

@@ -98,7 +98,7 @@ impl Store for Files {
             ),
             tool(
                 "read_file",
-                "Read a file: as `text` where it is text, else as `base64`.",
+                "Read a file: its `content`, as base64 where it is no text, which `encoding` says.",
                 Effect::Reads,
                 &[path()],
                 &[],
@@ -167,8 +167,10 @@ impl Store for Files {
             "read_file" => {
                 let (path, file) = self.file(arguments.text("path"))?;
                 Ok(match &file.base64 {
-                    Some(base64) => json!({"path": path, "base64": base64}),
-                    None => json!({"path": path, "text": text_of(file)}),
+                    Some(base64) => {
+                        json!({"path": path, "content": base64, "encoding": "base64"})
+                    }
+                    None => json!({"path": path, "content": text_of(file)}),
                 })
             }
             "file_info" => {
@@ -488,7 +490,8 @@ mod tests {
     fn text_and_bytes_are_written_and_read() {
         let live = tree();
         let logo = live.ok("read_file", json!({"path": "logo.png"}));
-        assert_eq!(logo, json!({"path": "logo.png", "base64": "/w=="}));
+        let read = json!({"path": "logo.png", "content": "/w==", "encoding": "base64"});
+        assert_eq!(logo, read);
         let more = json!({"path": "logo.png", "content": "/w==", "encoding": "base64"});
         let info = live.ok("append_file", more);
         assert_eq!(
@@ -498,7 +501,7 @@ mod tests {
         live.ok("append_file", json!({"path": "new.txt", "content": "a"}));
         live.ok("append_file", json!({"path": "/new.txt", "content": "é"}));
         assert_eq!(
-            live.ok("read_file", json!({"path": "new.txt"}))["text"],
+            live.ok("read_file", json!({"path": "new.txt"}))["content"],
             "aé"
         );
         let info = live.ok("file_info", json!({"path": "new.txt"}));

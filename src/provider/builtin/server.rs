@@ -282,6 +282,10 @@ impl<S: Store> EnvServer for Server<S> {
         Ok(())
     }
 
+    fn exports_files(&self) -> bool {
+        true
+    }
+
     fn gone(&self) -> Option<EnvError> {
         None
     }

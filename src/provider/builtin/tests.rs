@@ -292,7 +292,7 @@ fn only_files_can_be_copied_into_files() {
     let live = Live(start("files", "env").unwrap());
     live.0.put(&files).unwrap();
     assert_eq!(
-        live.ok("read_file", json!({"path": "app/a.bin"}))["base64"],
+        live.ok("read_file", json!({"path": "app/a.bin"}))["content"],
         "/w=="
     );
     let refused = start("kv", "env").unwrap().put(&files).unwrap_err();

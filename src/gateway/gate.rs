@@ -224,7 +224,11 @@ impl Gate {
             Ok(_) => String::new(),
             Err(error) => format!(" -> failed: {error}"),
         };
-        format!("{env}: {} {arguments}{answer}", made.name)
+        let name = match made.kind {
+            "access" => format!("tools of role `{}`", made.name),
+            _ => made.name.to_owned(),
+        };
+        format!("{env}: {name} {arguments}{answer}")
     }
 
     /// Asks and records; `shown` is what of the answer is on record.

@@ -212,6 +212,7 @@ impl EnvSpec {
             });
         }
         let run = run_of(env_id, definition, &settings)?;
+        let is_url = matches!(run, EnvRun::Url { .. });
         let number =
             |key: &str, default: u64| settings.get(key).and_then(Value::as_u64).unwrap_or(default);
         Ok(EnvSpec {
@@ -231,9 +232,11 @@ impl EnvSpec {
             call_timeout_seconds: number("call_timeout_seconds", 600),
             max_answer_mb: number("max_answer_mb", 256),
             determinism: match text(&settings, "determinism") {
+                Some("pure") => None,
                 Some("sampled") => Some(Determinism::Sampled),
                 Some("volatile") => Some(Determinism::Volatile),
-                _ => None,
+                // Nobody here knows what runs at an address, or whether it is the same as yesterday.
+                _ => is_url.then_some(Determinism::Volatile),
             },
         })
     }

@@ -384,3 +384,34 @@ console.log(JSON.stringify([
         assert_eq!(seen.outcome(), Outcome::Passed, "{env}: {rows}");
     }
 }
+
+#[test]
+fn a_server_at_an_address_is_asked_anew_each_time_unless_it_is_said_to_be_the_same() {
+    let Some(modules) = peer("AEBUILD_PEER_NODE_MODULES", "server-everything of npm") else {
+        return;
+    };
+    let port = {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let mut server = std::process::Command::new("/usr/bin/node")
+        .arg(modules.join(".bin/mcp-server-everything"))
+        .arg("streamableHttp")
+        .env("PORT", port.to_string())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let url = format!("url = \"http://127.0.0.1:{port}/mcp\"");
+    let story = npm(&modules, &url, EVERYTHING, SUM);
+    let config = fs::read_to_string(story.path("aebuild.toml")).unwrap();
+    let seen = [story.run(), story.run()].map(|seen| seen.ran());
+    let pure = config.replace("[envs.world]\n", "[envs.world]\ndeterminism = \"pure\"\n");
+    story.write("aebuild.toml", pure);
+    story.settle();
+    let kept = [story.run(), story.run()].map(|seen| seen.ran());
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert_eq!(seen, ["act check", "act check"]);
+    assert_eq!(kept, ["act check", ""]);
+}

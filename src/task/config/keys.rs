@@ -258,9 +258,11 @@ pub const KEYS: &[KeyDoc] = &[
     },
     KeyDoc {
         path: "envs.*.determinism",
-        kind: KeyKind::OneOf(&["sampled", "volatile"]),
+        kind: DETERMINISM,
         default: "",
-        doc: "What is taken of all steps that use the env: `sampled` or `volatile`, such as for an env that shows the live web.",
+        doc: "What is taken of all steps that use the env, where it is more than their own: `sampled` or `volatile`, such as for \
+              an env that shows the live web. With `url` it is `volatile` where it is not set, since nobody here knows whether \
+              the same server runs there as yesterday; `pure` says that it does.",
     },
 ];
 

@@ -357,3 +357,90 @@ fn what_is_kept_up_is_held_until_ctrl_c() {
     let folder = folder.expect("it says where the sandbox is").to_owned();
     assert!(!std::path::Path::new(&folder).exists(), "{folder} is left");
 }
+
+/// Sends a request to a port of this machine and returns the answer whole.
+fn ask(port: &str, method: &str, path: &str, host: &str, body: &str) -> String {
+    use std::io::Write as _;
+    let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).expect("it listens");
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("UTF-8");
+    answer
+}
+
+#[test]
+fn an_env_that_is_compiled_in_is_served_to_this_machine_until_ctrl_c() {
+    let world = World::new();
+    let mut child = world
+        .command(env!("CARGO_BIN_EXE_aebuild"))
+        .args(["env", "kv"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().expect("it is piped"))
+        .read_line(&mut line)
+        .expect("UTF-8");
+    let rest = line.trim().strip_prefix("http://127.0.0.1:");
+    let port = rest.and_then(|rest| rest.strip_suffix("/mcp"));
+    let port = port.expect("it says where it serves").to_owned();
+    let host = format!("127.0.0.1:{port}");
+    let card = ask(&port, "GET", "/.well-known/agent-env.json", &host, "");
+    assert!(
+        card.starts_with("HTTP/1.1 200 ") && card.contains("\"name\":\"kv\""),
+        "{card}"
+    );
+    let add = r#"{"jsonrpc": "2.0", "id": 1, "method": "data/add", "params": {"parts": [
+        {"kind": "data", "data": {"values": {"a": 7}}}]}}"#;
+    let added = ask(&port, "POST", "/agentenv", &host, add);
+    assert!(
+        added.ends_with(r#"{"id":1,"jsonrpc":"2.0","result":{}}"#),
+        "{added}"
+    );
+    let get = r#"{"jsonrpc": "2.0", "id": 2, "method": "data/get"}"#;
+    let got = ask(&port, "POST", "/agentenv", &host, get);
+    assert!(got.contains(r#""values":{"a":7}"#), "{got}");
+    let other = ask(&port, "GET", "/state", "example.com", "");
+    assert!(other.starts_with("HTTP/1.1 403 "), "{other}");
+    kill(&child, "-INT");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    assert!(std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_err());
+}
+
+#[test]
+fn an_env_that_is_kept_up_has_an_address_until_ctrl_c() {
+    let world = World::new();
+    let task = r#"[{"id": "kv", "type": "deploy_env", "env_id": "kv", "depends_on": []},
+        {"id": "tools", "type": "verify_mcp_tool_schema", "env_id": "kv", "depends_on": ["kv"]}]"#;
+    world.write("t/tasks/one.json", task);
+    let mut child = world
+        .command(env!("CARGO_BIN_EXE_aebuild"))
+        .args(["run", "t", "--keep"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut said = Vec::new();
+    for line in BufReader::new(child.stderr.as_mut().expect("it is piped")).lines() {
+        said.push(line.expect("UTF-8"));
+        if said.iter().any(|line| line.starts_with("Holding")) {
+            break;
+        }
+    }
+    let mut lines = said.iter().map(|line| line.trim());
+    let url = lines.find_map(|line| line.strip_prefix("env `kv`: http://127.0.0.1:"));
+    let (port, path) = url
+        .and_then(|url| url.split_once('/'))
+        .expect("it says where the env is");
+    let state = format!("/{}/state", path.trim_end_matches("/mcp"));
+    let state = ask(port, "GET", &state, &format!("127.0.0.1:{port}"), "");
+    assert!(state.contains("increment"), "{state}");
+    kill(&child, "-INT");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0), "{said:?}");
+}

@@ -245,6 +245,13 @@ impl EnvSpec {
     pub fn digest(&self, content: Option<&Digest>, isolation: &str) -> Digest {
         let mut digester = Digester::new("env");
         digester.text(&self.env_id).maybe(content);
+        if !matches!(self.run, EnvRun::Builtin { .. }) {
+            // A tool that was taken to change nothing is on no recording: who takes that back must not trust the recordings.
+            digester.number(self.read_only_tools.len() as u64);
+            for tool in &self.read_only_tools {
+                digester.text(tool);
+            }
+        }
         match &self.run {
             EnvRun::Builtin { name } => {
                 digester

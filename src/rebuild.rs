@@ -9,7 +9,7 @@ mod fingerprint;
 mod format;
 mod trace;
 
-pub use dirty_reason::{DirtyReason, Origin};
+pub use dirty_reason::{DirtyReason, Origin, differences};
 pub use fingerprint::{Ingredients, Key, fingerprint};
 pub use format::{FORMAT_VERSION, decode, encode};
 pub use trace::{Log, MadeBy, Read, ReadKey, Trace};

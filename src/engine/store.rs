@@ -20,6 +20,8 @@ use crate::system::locked;
 pub const TRACE: u8 = 1;
 /// The kind of a record that holds a failure: history, never a result.
 pub const FAILURE: u8 = 2;
+/// The kind of a record that says what a live thing was made of: for explanations, never a result.
+pub const DEFINITION: u8 = 3;
 
 /// Results of earlier runs, as far as this run may use and add to them.
 pub struct Store(Arc<Inner>);
@@ -137,10 +139,55 @@ impl Store {
 
     /// Returns the newest trace of the step of this name.
     pub fn previous(&self, key: &rebuild::Key) -> Option<Arc<Trace>> {
+        self.newest(key, TRACE)
+    }
+
+    /// Returns what the live thing of the step of this name was made of when it was last noted.
+    pub fn definition(&self, key: &rebuild::Key) -> Option<Arc<Trace>> {
+        self.newest(key, DEFINITION)
+    }
+
+    fn newest(&self, key: &rebuild::Key, kind: u8) -> Option<Arc<Trace>> {
         let cache = self.0.cache.as_ref()?;
         let records = cache.by_lineage(key.lineage.as_bytes());
-        let newest = records.into_iter().find(|record| record.kind == TRACE)?;
+        let newest = records.into_iter().find(|record| record.kind == kind)?;
         rebuild::decode(&newest.payload).map(Arc::new)
+    }
+
+    /// Notes what a live thing is made of, where that is another than was noted before.
+    pub fn keep_definition(&self, planned: &PlannedStep, run: &str, now_us: i64) {
+        let Some(cache) = &self.0.cache else { return };
+        let known = planned.previous.as_ref();
+        if known.is_some_and(|known| known.fingerprint == planned.key.fingerprint) {
+            return;
+        }
+        let note = Trace {
+            fingerprint: planned.key.fingerprint,
+            manifest: planned.key.manifest.clone(),
+            reads: Vec::new(),
+            output: Arc::default(),
+            made: MadeBy {
+                run: run.to_owned(),
+                step: planned.id.to_string(),
+                started_us: now_us,
+                took_us: 0,
+            },
+            log: Log::default(),
+        };
+        let record = NewRecord {
+            key: *Digest::of_bytes(b"definition").as_bytes(),
+            action: *planned.key.lineage.as_bytes(),
+            lineage: *planned.key.lineage.as_bytes(),
+            output: *Digest::of_bytes(b"definition").as_bytes(),
+            kind: DEFINITION,
+            supersedes: true,
+            paid: false,
+            payload: rebuild::encode(&note),
+            blobs: Vec::new(),
+            trees: Vec::new(),
+        };
+        // An explanation without it names the thing and not the part.
+        let _ = cache.append(record);
     }
 
     /// Reads a record; one whose blobs are gone is dropped, which the run says.

@@ -7,6 +7,7 @@ use crate::context::{Output, Outputs};
 use crate::event::{Outcome, RunEvent, StepEvent, Tally};
 use crate::graph::StepIx;
 use crate::rebuild::{Log, MadeBy, Read};
+use crate::schedule::MadeOf;
 
 impl<'a> Dispatcher<'a> {
     pub(super) fn count(&mut self, task: &mut Active<'a>, step: StepIx, what: &StepEvent) {
@@ -175,6 +176,14 @@ impl<'a> Dispatcher<'a> {
             .filter(|step| task.job.plan.steps[step.at()].live.is_none())
             .map(|step| task.places.get(&step).copied())
             .collect();
+        // After a failure the change is still what a later explanation is about.
+        let went_well = !matches!(outcome, Outcome::Failed | Outcome::Cancelled);
+        for planned in task.job.plan.steps.iter().filter(|_| went_well) {
+            if matches!(planned.made_of, MadeOf::Env(_) | MadeOf::Agent(..)) {
+                let run = &self.settings.run;
+                self.store.keep_definition(planned, run, task.began_us);
+            }
+        }
         let mut outputs = task.scheduler.outputs().clone();
         outputs.append(task.scheduler.entries());
         let result = TaskResult {

@@ -6,7 +6,7 @@ use super::db::Db;
 use super::inputs::TaskInput;
 use super::queries::Setting;
 use crate::context::{Output, Place};
-use crate::digest::{Digest, Digester, Manifest};
+use crate::digest::{Digester, Manifest};
 use crate::json::Value;
 use crate::schedule::{EnvParts, MadeOf};
 use crate::step::{Content, Deploys, Step};
@@ -50,13 +50,13 @@ impl Deployed {
     }
 }
 
-/// Returns what the live thing of a step is made of, and the digest of that.
+/// Returns what the live thing of a step is made of, and of that the parts that decide what it does.
 pub(super) fn made_of(
     db: &dyn Db,
     input: TaskInput,
     run: &Setting,
     step: &dyn Step,
-) -> (MadeOf, Option<Digest>) {
+) -> (MadeOf, Option<Manifest>) {
     let folder = input.folder(db);
     let deployed = match step.deploys() {
         Some(deploys) => deployed(&deploys, folder.folder(db), &run.config).ok(),
@@ -70,7 +70,7 @@ pub(super) fn made_of(
         .content_name()
         .and_then(|name| folder.contents(db).get(&name))
         .map(|input| input.content(db).clone());
-    let of_content = content.as_deref().map(digest_of);
+    let mut parts = Manifest::default();
     match deployed {
         Deployed::Env(spec) => {
             let names = match &spec.run {
@@ -82,43 +82,47 @@ pub(super) fn made_of(
                 Some((name.clone(), value))
             };
             let passed: Vec<(String, String)> = names.iter().filter_map(value).collect();
-            let mut digester = Digester::new("env parts");
-            digester.digest(&spec.digest(of_content.as_ref(), run.isolation));
-            let locks = folder.contents(db).get(&format!("mounts/{}", spec.env_id));
-            digester.maybe(locks.map(|locks| digest_of(locks.content(db))).as_ref());
-            for (name, value) in &passed {
-                digester
-                    .text(name)
-                    .digest(&Digest::of_bytes(value.as_bytes()));
+            for (name, value) in spec.decides(run.isolation) {
+                parts.value(format!("`{name}` of env `{}`", spec.env_id), &value);
             }
-            let parts = EnvParts {
+            let noun = format!("env `{}`", spec.env_id);
+            add_files(&mut parts, &noun, content.as_deref());
+            let locks = folder.contents(db).get(&format!("mounts/{}", spec.env_id));
+            let locks = locks.map(|locks| locks.content(db).clone());
+            add_files(&mut parts, &noun, locks.as_deref());
+            for (name, value) in &passed {
+                parts.secret(format!("variable `{name}` of {noun}"), Some(value));
+            }
+            let made_of = EnvParts {
                 spec,
                 content,
                 passed,
             };
-            (MadeOf::Env(Arc::new(parts)), Some(digester.finish()))
+            (MadeOf::Env(Arc::new(made_of)), Some(parts))
         }
         Deployed::Agent(spec, env_ids) => {
-            let mut digester = Digester::new("agent parts");
-            digester.text(&spec.kind).maybe(of_content.as_ref());
-            digester.value(&spec.settings);
-            (
-                MadeOf::Agent(Arc::new(spec), env_ids),
-                Some(digester.finish()),
-            )
+            let noun = format!("agent `{}`", spec.folder);
+            parts.value(format!("type of {noun}"), &Value::String(spec.kind.clone()));
+            parts.value(format!("settings of {noun}"), &spec.settings);
+            add_files(&mut parts, &noun, content.as_deref());
+            (MadeOf::Agent(Arc::new(spec), env_ids), Some(parts))
         }
     }
 }
 
-fn digest_of(content: &Content) -> Digest {
-    let mut manifest = Manifest::default();
-    content.write_to(&mut manifest);
-    manifest.finish()
+/// Adds the files of a folder, by path and content.
+fn add_files(parts: &mut Manifest, noun: &str, content: Option<&Content>) {
+    for file in content.into_iter().flat_map(|content| &content.files) {
+        let mode = if file.executable { " (executable)" } else { "" };
+        parts.digest(format!("{noun} file `{}`{mode}", file.path), file.digest);
+    }
 }
 
 /// Returns the output of a live step with the digest of what the live thing is made of in it.
-pub(super) fn with_parts(mut output: Output, parts: Option<Digest>) -> Output {
-    let Some(parts) = parts else { return output };
+pub(super) fn with_parts(mut output: Output, parts: Option<&Manifest>) -> Output {
+    let Some(parts) = parts.map(Manifest::finish) else {
+        return output;
+    };
     for entry in &mut output.entries {
         if matches!(entry.place, Place::Env(_) | Place::Agent(_)) {
             entry.digest = Digester::new("deployed")

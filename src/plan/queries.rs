@@ -9,7 +9,7 @@ use super::inputs::{SettingInput, TaskInput};
 use crate::check::{self, Checked};
 use crate::context::{Entry, Place};
 use crate::diagnostic::{Diagnostic, Source};
-use crate::digest::{Digest, Digester};
+use crate::digest::{Digest, Digester, Manifest};
 use crate::graph::{self as step_graph, StepGraph, StepIx};
 use crate::json::{Map, Value};
 use crate::rebuild::{self, Ingredients, Key};
@@ -305,12 +305,12 @@ pub fn plan(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<TaskPla
         steps.push(PlannedStep {
             id: decl.id.clone(),
             kind: step_type.name,
-            key: (**key).clone(),
+            key: with_definition(key, parts.as_ref()),
             determinism: determinism(run, input, db, decl, step.as_ref(), &touched),
             touches: touched,
             live: step
                 .live_output(&handle(&lineage, decl, &run.overrides))
-                .map(|output| Arc::new(with_parts(output, parts))),
+                .map(|output| Arc::new(with_parts(output, parts.as_ref()))),
             made_of,
             on_error: decl.on_error.unwrap_or(step_type.on_error),
             retry,
@@ -369,6 +369,16 @@ fn name_what_is_retired(graph: &StepGraph, steps: &mut [PlannedStep]) {
             *live = Arc::new(output);
         }
     }
+}
+
+/// Returns the key of a step with what its live thing is made of in it, so that an explanation can name the part.
+fn with_definition(key: &Key, parts: Option<&Manifest>) -> Key {
+    let mut key = key.clone();
+    if let Some(parts) = parts {
+        key.manifest.parts.extend(parts.parts.iter().cloned());
+        key.fingerprint = key.manifest.finish();
+    }
+    key
 }
 
 /// Returns the name of a task over all its versions and places: that of its folder and its own.

@@ -195,7 +195,7 @@ fn origin_of(name: &str) -> Origin {
 }
 
 /// Returns what is different between two manifests; [`DirtyReason::Dropped`] where nothing is.
-pub(super) fn differences(old: &Manifest, new: &Manifest) -> Vec<DirtyReason> {
+pub fn differences(old: &Manifest, new: &Manifest) -> Vec<DirtyReason> {
     let mut reasons = Vec::new();
     let changed = |name: &str, old: Option<&str>, new: Option<&str>| DirtyReason::Changed {
         origin: origin_of(name),

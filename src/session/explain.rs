@@ -5,7 +5,7 @@ use super::run::verdict;
 use super::upkeep::{HistoryRow, history};
 use super::{RunOptions, Session, SessionError, StepVerdict};
 use crate::graph::StepIx;
-use crate::rebuild::{DirtyReason, ReadKey};
+use crate::rebuild::{DirtyReason, ReadKey, differences};
 use crate::schedule::{Forecasted, Need};
 use crate::task::StepId;
 
@@ -140,10 +140,30 @@ fn causes(one: &Prepared, at: StepIx, path: &mut Vec<StepIx>) -> Vec<Cause> {
             })
             .collect(),
         Forecasted::Waits { on } => causes(one, *on, path),
-        Forecasted::Hit(_) | Forecasted::Deferred | Forecasted::LeftOut => Vec::new(),
+        Forecasted::Deferred => definition_changes(one, at),
+        Forecasted::Hit(_) | Forecasted::LeftOut => Vec::new(),
     };
     path.pop();
     found
+}
+
+/// Returns what is different in what a live thing is made of since that was last noted.
+fn definition_changes(one: &Prepared, at: StepIx) -> Vec<Cause> {
+    let planned = &one.job.plan.steps[at.at()];
+    let Some(previous) = planned
+        .previous
+        .as_ref()
+        .filter(|previous| previous.fingerprint != planned.key.fingerprint)
+    else {
+        return Vec::new();
+    };
+    let reasons = differences(&previous.manifest, &planned.key.manifest);
+    let cause = |reason| Cause {
+        step: planned.id.clone(),
+        reason,
+        then: Vec::new(),
+    };
+    reasons.into_iter().map(cause).collect()
 }
 
 /// Returns why a hit holds although a step that it reads from ran later.

@@ -10,7 +10,7 @@ use crate::diagnostic::Diagnostic;
 use crate::digest::{Digest, Digester};
 use crate::engine::{Store, TaskJob};
 use crate::plan::{self, ArtifactInput, FolderInput, Setter, Setting, SettingInput, TaskInput};
-use crate::schedule::{self, Forecast, TaskPlan};
+use crate::schedule::{self, Forecast, MadeOf, TaskPlan};
 use crate::step::{Deploys, Step};
 use crate::system::Stamp;
 use crate::task::deploy::{EnvRun, EnvSpec, LOCK_FILES};
@@ -420,6 +420,8 @@ impl Session {
                 let kept = store.verdicts(&step.key);
                 step.candidates = kept.candidates;
                 step.previous = kept.previous;
+            } else if matches!(step.made_of, MadeOf::Env(_) | MadeOf::Agent(..)) {
+                step.previous = store.definition(&step.key);
             }
         }
         apply_options(&mut task_plan, &unit, options)?;

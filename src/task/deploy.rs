@@ -5,8 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::folder::{Definition, TaskFolder};
-use crate::digest::{Digest, Digester};
-use crate::json::{Map, Value};
+use crate::json::{Map, Value, json};
 use crate::task::Determinism;
 
 /// Files that say which packages a folder holds: what an installer writes beside them.
@@ -241,59 +240,41 @@ impl EnvSpec {
         })
     }
 
-    /// Returns the digest of what decides how the env behaves; `content` is that of its folder.
-    pub fn digest(&self, content: Option<&Digest>, isolation: &str) -> Digest {
-        let mut digester = Digester::new("env");
-        digester.text(&self.env_id).maybe(content);
+    /// Returns what decides how the env behaves, besides the files of its folder, as named values.
+    pub fn decides(&self, isolation: &str) -> Vec<(&'static str, Value)> {
+        let mut all = Vec::new();
         if !matches!(self.run, EnvRun::Builtin { .. }) {
             // A tool that was taken to change nothing is on no recording: who takes that back must not trust the recordings.
-            digester.number(self.read_only_tools.len() as u64);
-            for tool in &self.read_only_tools {
-                digester.text(tool);
-            }
+            all.push(("read_only_tools", json!(self.read_only_tools)));
         }
         match &self.run {
             EnvRun::Builtin { name } => {
-                digester
-                    .text("builtin")
-                    .text(name)
-                    .text(env!("CARGO_PKG_VERSION"));
+                all.push(("builtin", json!([name, env!("CARGO_PKG_VERSION")])));
             }
             EnvRun::Process(run) => {
-                digester.text("process").text(isolation);
-                digester.number(run.command.len() as u64);
-                for word in run.command.iter().chain(&run.mount) {
-                    digester.text(word);
-                }
-                digester.number(u64::from(run.transport == Transport::Http));
-                digester.text(&run.port_variable).text(&run.path);
-                digester.text(run.requirements.as_deref().unwrap_or_default());
-                add_variables(&mut digester, &run.variables);
+                let transport = match run.transport {
+                    Transport::Stdio => "stdio",
+                    Transport::Http => "http",
+                };
+                all.push(("isolation", json!(isolation)));
+                all.push(("command", json!(run.command)));
+                all.push(("mount", json!(run.mount)));
+                all.push(("transport", json!([transport, run.port_variable, run.path])));
+                all.push(("requirements", json!(run.requirements)));
+                all.push(("variables", json!(run.variables)));
             }
-            EnvRun::Url { url } => {
-                digester.text("url").text(url);
-            }
+            EnvRun::Url { url } => all.push(("url", json!(url))),
             EnvRun::Docker {
                 image,
                 port,
                 path,
                 variables,
             } => {
-                digester
-                    .text("docker")
-                    .text(image.as_deref().unwrap_or_default());
-                digester.number((*port).into()).text(path);
-                add_variables(&mut digester, variables);
+                all.push(("image", json!([image, port, path])));
+                all.push(("variables", json!(variables)));
             }
         }
-        digester.finish()
-    }
-}
-
-fn add_variables(digester: &mut Digester, variables: &BTreeMap<String, String>) {
-    digester.number(variables.len() as u64);
-    for (name, value) in variables {
-        digester.text(name).text(value);
+        all
     }
 }
 

@@ -137,6 +137,50 @@ fn an_edit_of_the_definition_of_the_env_runs_all_that_touches_it() {
 }
 
 #[test]
+fn what_changed_in_an_agent_or_an_env_is_what_is_explained() {
+    let story = dana();
+    replace(
+        &story,
+        "agents/assistant/agent.toml",
+        "is fine with me",
+        "suits me",
+    );
+    replace(
+        &story,
+        "aebuild.toml",
+        "builtin = \"mail\"",
+        "builtin = \"mail\"\nread_only_tools = []",
+    );
+    let because = |story: &Story, step: &str| {
+        let explained = story.explain(step);
+        let reasons = explained.causes.iter().flat_map(|cause| {
+            let behind = cause
+                .then
+                .iter()
+                .map(|cause| format!("{}: {}", cause.step, cause.reason));
+            std::iter::once(cause.reason.to_string()).chain(behind)
+        });
+        reasons.collect::<Vec<_>>().join("; ")
+    };
+    assert_eq!(
+        because(&story, "reply"),
+        "agent `assistant` changed; assistant: settings of agent `assistant` changed; \
+         state of agent `assistant` changed; assistant: settings of agent `assistant` changed"
+    );
+    story.run();
+    replace(
+        &story,
+        "tasks/reply-to-dana.json",
+        "\"env_id\": \"email\",\n    \"depends_on\": []",
+        "\"env_id\": \"email\",\n    \"metadata\": {\"seed\": 1},\n    \"depends_on\": []",
+    );
+    assert_eq!(
+        because(&story, "inbox"),
+        "env `email` changed; email: field `metadata` changed; state of env `email` changed; email: field `metadata` changed"
+    );
+}
+
+#[test]
 fn an_edit_of_formatting_and_key_order_runs_nothing() {
     let story = dana();
     replace(

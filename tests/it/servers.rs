@@ -208,7 +208,10 @@ fn the_git_server_of_pypi_commits_the_same_again() {
         "[[expect]]\ncall = { tool = \"git_log\", arguments = { repo_path = \"/app/repo\" } }\ncontains = \"a note for Dana\"\n",
     );
     story.write("envs/world/env.toml", "type = \"mcp_server\"\n");
-    story.write("envs/world/requirements.txt", "mcp-server-git==2026.10.10\nmcp>=1.25,<2\n");
+    story.write(
+        "envs/world/requirements.txt",
+        "mcp-server-git==2026.10.10\nmcp>=1.25,<2\n",
+    );
     // An empty repository, and what is to be committed.
     story.write("envs/world/repo/.git/HEAD", "ref: refs/heads/main\n");
     story.write(

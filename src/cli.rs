@@ -78,6 +78,16 @@ struct Face {
 }
 
 impl Face {
+    /// Opens the cache, wherever the command is given.
+    fn open_cache(&mut self) -> Result<Session, SessionError> {
+        let options = SessionOptions {
+            paths: Vec::new(),
+            cache_dir: self.cache_dir.clone(),
+            no_cache: false,
+        };
+        Session::open_for_cache(self.system.clone(), self.registry, options)
+    }
+
     /// Opens what a command works on.
     fn open(&mut self, paths: Vec<PathBuf>, no_cache: bool) -> Result<Session, SessionError> {
         let options = SessionOptions {

@@ -40,7 +40,7 @@ enum Command {
 
 /// Runs the command.
 pub(super) fn run(args: Args, face: &mut Face) -> Result<ExitStatus, SessionError> {
-    let session = face.open(Vec::new(), false)?;
+    let session = face.open_cache()?;
     let cache = session.cache()?;
     let printer = &mut face.printer;
     let (text, status) = match args.command {

@@ -41,6 +41,24 @@ impl Session {
         if !faults.is_empty() {
             return Err(SessionError::Faults(faults));
         }
+        Self::open_located(system, registry, options, located)
+    }
+
+    /// Opens the cache that holds for the current folder, which need be no task folder.
+    pub fn open_for_cache(
+        system: Arc<dyn System>,
+        registry: Registry,
+        options: SessionOptions,
+    ) -> Result<Session, SessionError> {
+        Self::open_located(system, registry, options, Vec::new())
+    }
+
+    fn open_located(
+        system: Arc<dyn System>,
+        registry: Registry,
+        options: SessionOptions,
+        located: Vec<folder::Located>,
+    ) -> Result<Session, SessionError> {
         let first = located
             .first()
             .map_or_else(|| PathBuf::from("."), |one| one.root.clone());

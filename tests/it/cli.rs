@@ -444,3 +444,15 @@ fn an_env_that_is_kept_up_has_an_address_until_ctrl_c() {
     kill(&child, "-INT");
     assert_eq!(child.wait().expect("it ends").code(), Some(0), "{said:?}");
 }
+
+#[test]
+fn the_cache_is_looked_after_from_any_folder() {
+    let world = World::new();
+    let (said, status) =
+        world.shell("mkdir -p else && cd else && aebuild cache stats && aebuild cache clear");
+    assert_eq!(status, Some(0), "{said}");
+    assert!(
+        said.contains("0 records") && said.contains("cleared"),
+        "{said}"
+    );
+}

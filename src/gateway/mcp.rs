@@ -89,8 +89,18 @@ impl Forward {
     ) -> Result<T, ErrorData> {
         let caller = self.caller(context);
         let answer = self.gate.request(&caller, method, params).await;
-        read(answer.map_err(|error| error_data(&error))?)
+        read_result(answer.map_err(|error| error_data(&error))?)
     }
+}
+
+/// Reads a result of the env, as the newer version wants it: the older one does not say that a result is whole.
+fn read_result<T: serde::de::DeserializeOwned>(mut value: Value) -> Result<T, ErrorData> {
+    if let Some(members) = value.as_object_mut() {
+        members
+            .entry("resultType")
+            .or_insert_with(|| json!("complete"));
+    }
+    read(value)
 }
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
@@ -148,7 +158,7 @@ impl ServerHandler for Forward {
     ) -> Result<ListToolsResult, ErrorData> {
         let caller = self.caller(&context);
         let tools = self.gate.tools(&caller.role).await;
-        read(json!({"tools": tools.map_err(|error| error_data(&error))?}))
+        read_result(json!({"tools": tools.map_err(|error| error_data(&error))?}))
     }
 
     async fn call_tool(
@@ -164,7 +174,9 @@ impl ServerHandler for Forward {
             Err(error @ EnvError::Forbidden { .. }) => tool_error(&error.to_string()),
             Err(error) => return Err(error_data(&error)),
         };
-        Ok(CallToolResponse::Complete(read::<CallToolResult>(result)?))
+        Ok(CallToolResponse::Complete(read_result::<CallToolResult>(
+            result,
+        )?))
     }
 
     async fn list_resources(

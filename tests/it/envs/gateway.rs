@@ -74,6 +74,22 @@ row("guest-get", step("guest", "get", key="a")[0], 200)
 
 hello = rpc("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo={"name": "probe", "version": "1"})
 row("mcp", ask("/mcp", hello)[0], 200)
+
+
+def newer(method, named, **params):
+    """A request of the version without sessions."""
+    version, prefix = "2026-07-28", "io.modelcontextprotocol/"
+    client = {"name": "probe", "version": "1"}
+    params["_meta"] = {prefix + "protocolVersion": version, prefix + "clientInfo": client, prefix + "clientCapabilities": {}}
+    headers = {"MCP-Protocol-Version": version, "Mcp-Method": method, "Mcp-Name": named}
+    status, body = ask("/mcp", rpc(method, **params), **headers)
+    return json.loads(body).get("result", body)
+
+
+whole = newer("tools/list", "")
+row("newer-tools", [whole.get("resultType"), len(whole["tools"])], ["complete", 6])
+whole = newer("tools/call", "get", name="get", arguments={"key": "a"})
+row("newer-call", [whole.get("resultType"), whole["structuredContent"]["value"]], ["complete", "1"])
 row("no-path", ask("/no/such/path")[0], 404)
 print(json.dumps(ROWS))
 "#;

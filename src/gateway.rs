@@ -6,6 +6,9 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
 
 mod access;
 mod back;
@@ -25,6 +28,9 @@ pub use http::Gateway;
 pub use recipe::Recipe;
 pub use record::{Keeper, Recorder};
 
+/// How long requests of a step that has failed may still take.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
 /// Hears of each call, in a line.
 pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
@@ -37,6 +43,8 @@ pub struct Caller {
     pub role: String,
     /// Hears of each call, in a line.
     told: Option<Tell>,
+    /// Becomes true when the step has failed or was aborted, and so waits for no answer any more.
+    left: Option<watch::Receiver<bool>>,
 }
 
 impl Caller {
@@ -46,7 +54,25 @@ impl Caller {
             step: step.to_owned(),
             role: role.to_owned(),
             told: None,
+            left: None,
         }
+    }
+
+    /// Has what is still on its way given up a little after `left` becomes true.
+    pub fn until(mut self, left: watch::Receiver<bool>) -> Self {
+        self.left = Some(left);
+        self
+    }
+
+    /// Waits until what the caller asked is to be given up.
+    async fn given_up(&self) {
+        if let Some(mut left) = self.left.clone()
+            && left.wait_for(|left| *left).await.is_ok()
+        {
+            // What only takes its time is recorded; other steps may use the env meanwhile.
+            return tokio::time::sleep(LAST_ANSWERS).await;
+        }
+        std::future::pending().await
     }
 
     /// Has each call told in a line.

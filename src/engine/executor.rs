@@ -143,6 +143,7 @@ impl StepRun {
             attempt: self.attempt,
             benches: Mutex::default(),
             reads: Mutex::default(),
+            left: watch::Sender::new(false),
             log: Arc::default(),
             unfit: Mutex::default(),
             store: self.store.share(),
@@ -165,6 +166,10 @@ impl StepRun {
             && let Some(error) = self.provisioner.broken_env(self.task, &self.needs).await
         {
             ended = Ended::Failed(error.into());
+        }
+        if !matches!(ended, Ended::Output(..)) {
+            // What it asked of envs over HTTP goes on without it.
+            world.left.send_replace(true);
         }
         let took_us = self.system.now_us().saturating_sub(started_us).max(0) as u64;
         world.clean().await;
@@ -267,6 +272,8 @@ struct World {
     attempt: u32,
     benches: Mutex<Vec<Arc<LocalSandbox>>>,
     reads: Mutex<Vec<Read>>,
+    /// Whether it has failed or was aborted.
+    left: watch::Sender<bool>,
     log: Arc<Mutex<Vec<u8>>>,
     unfit: Mutex<Option<String>>,
     store: Store,
@@ -348,7 +355,9 @@ impl Services for World {
         let log = self.log.clone();
         let told = move |line: &str| add_to_log(&log, format!("{line}\n").as_bytes());
         let step = self.job.plan.steps[self.step.at()].id.as_str();
-        let caller = Caller::new(step, DEFAULT_ROLE).telling(Arc::new(told));
+        let caller = Caller::new(step, DEFAULT_ROLE)
+            .telling(Arc::new(told))
+            .until(self.left.subscribe());
         let gateway = self.provisioner.gateway.clone();
         Ok(Arc::new(EnvHandle::new(gate, gateway, caller)))
     }
@@ -405,6 +414,11 @@ impl Services for World {
     }
 
     fn keep_file(&self, file: &Path) -> Result<StoredFile, StepError> {
+        if !self.redactor.is_empty() {
+            let bytes = crate::system::disk::read(file)
+                .map_err(|error| StepError::new(format!("it cannot be read: {error}")))?;
+            return self.keep(&bytes);
+        }
         self.store.keep_file(file).map_err(StepError::new)
     }
 

@@ -81,11 +81,8 @@ struct GivenUp<'g> {
 impl Drop for GivenUp<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            let gone = EnvError::Gone {
-                env: self.gate.settings.env_id.clone(),
-                why: format!("{} was given up before it was answered", self.what),
-                tail: String::new(),
-            };
+            let why = format!("{} was given up before it was answered", self.what);
+            let gone = self.gate.gone(why);
             locked(&self.gate.broken).get_or_insert(gone);
         }
     }
@@ -133,9 +130,23 @@ impl Gate {
         locked(&self.broken).clone().or_else(|| self.server.gone())
     }
 
+    fn gone(&self, why: String) -> EnvError {
+        EnvError::Gone {
+            env: self.settings.env_id.clone(),
+            why,
+            tail: String::new(),
+        }
+    }
+
     /// Returns how many calls were recorded, and how many of them may have changed the state.
     pub fn counts(&self) -> (u64, u64) {
         self.recorder.counts()
+    }
+
+    /// Returns whether a state that is loaded takes the place of all that there is: nothing was copied to the server, or
+    /// set there, besides.
+    pub fn can_go_back(&self) -> bool {
+        locked(&self.configured).is_empty()
     }
 
     /// Waits until no request is on its way.
@@ -166,6 +177,16 @@ impl Gate {
         what: &'g str,
         asked: impl Future<Output = Result<T, EnvError>>,
     ) -> Result<T, EnvError> {
+        self.ask_for(None, what, asked).await
+    }
+
+    /// Waits likewise, and no longer than the step of the caller does.
+    async fn ask_for<'g, T>(
+        &'g self,
+        caller: Option<&'g Caller>,
+        what: &'g str,
+        asked: impl Future<Output = Result<T, EnvError>>,
+    ) -> Result<T, EnvError> {
         let limit = self.settings.call_timeout;
         let _counted = self.on_its_way();
         if let Some(broken) = self.broken() {
@@ -176,7 +197,19 @@ impl Gate {
             what,
             is_over: false,
         };
-        let answer = tokio::time::timeout(limit, asked).await;
+        let left = async {
+            match caller {
+                Some(caller) => caller.given_up().await,
+                None => std::future::pending().await,
+            }
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = tokio::time::timeout(limit, asked) => answer,
+            () = left => Ok(Err(self.gone(format!(
+                "{what} was given up: the step that asked it has ended"
+            )))),
+        };
         given_up.is_over = true;
         let answer = match answer {
             Ok(answer) => answer,
@@ -200,11 +233,7 @@ impl Gate {
             caller.tell(&self.line(made));
         }
         self.recorder.write(caller, made).map_err(|error| {
-            let gone = EnvError::Gone {
-                env: self.settings.env_id.clone(),
-                why: format!("its calls cannot be recorded: {error}"),
-                tail: String::new(),
-            };
+            let gone = self.gone(format!("its calls cannot be recorded: {error}"));
             // A call that is not on record is a change that nobody knows of.
             locked(&self.broken).get_or_insert_with(|| gone.clone());
             gone
@@ -240,7 +269,8 @@ impl Gate {
         shown: impl FnOnce(&T) -> Cow<'_, Value>,
     ) -> Result<T, EnvError> {
         let started_us = self.recorder.now_us();
-        let answer = self.ask(&format!("`{}`", what.name), asked).await;
+        let what_is_asked = format!("`{}`", what.name);
+        let answer = self.ask_for(Some(caller), &what_is_asked, asked).await;
         let shown = answer.as_ref().map(shown);
         let made = Made {
             kind: what.kind,
@@ -337,7 +367,8 @@ impl Gate {
                 });
                 params["arguments"] = Value::Object(call.arguments.clone());
                 let asked = self.server.request("tools/call", params);
-                self.ask(&format!("`{}`", call.tool), asked).await
+                let what = format!("`{}`", call.tool);
+                self.ask_for(Some(caller), &what, asked).await
             }
         };
         if let Ok(result) = &mut answer {
@@ -514,7 +545,11 @@ impl Gate {
     /// Copies files to where the server runs.
     pub(super) fn put(&self, caller: &Caller, files: &[Put]) -> Result<(), EnvError> {
         let started_us = self.recorder.now_us();
-        self.server.put(files)?;
+        self.server.put(files).inspect_err(|error| {
+            // Some of them may be there.
+            let gone = self.gone(format!("files could not be copied to it: {error}"));
+            locked(&self.broken).get_or_insert(gone);
+        })?;
         let mut put = Vec::with_capacity(files.len());
         for file in files {
             let bytes = disk::read(&file.from).map_err(|error| EnvError::BadAnswer {
@@ -542,11 +577,9 @@ impl Gate {
 
     /// Returns what was recorded, as JSON lines.
     pub fn lines(&self) -> Result<Vec<u8>, EnvError> {
-        self.recorder.lines().map_err(|error| EnvError::Gone {
-            env: self.settings.env_id.clone(),
-            why: format!("the record of its calls cannot be read: {error}"),
-            tail: String::new(),
-        })
+        self.recorder
+            .lines()
+            .map_err(|error| self.gone(format!("the record of its calls cannot be read: {error}")))
     }
 }
 

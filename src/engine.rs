@@ -7,6 +7,7 @@ mod executor;
 mod live;
 mod live_docker;
 mod live_env;
+mod live_folder;
 mod live_state;
 mod result;
 mod store;

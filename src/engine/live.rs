@@ -1,7 +1,7 @@
 //! Live things on this machine: made when a step needs them, brought to the state that it needs, ended with their task.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
@@ -10,6 +10,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::sync::OnceCell;
 
 use super::live_env::EnvSlot;
+use super::live_folder::{Secrets, Taking};
 use super::store::{blob_of, version_of};
 use crate::context::Place;
 use crate::gateway::{EnvHandle, Gateway};
@@ -71,6 +72,7 @@ struct LiveSandbox {
     version: Version,
     tree: BlobRef,
     memo: StatMemo,
+    secrets: Secrets,
 }
 
 type Slot = Arc<AsyncMutex<Option<LiveSandbox>>>;
@@ -252,6 +254,7 @@ impl Provisioner {
             version,
             tree,
             memo,
+            secrets: Secrets::of(self.redactor()),
         })
     }
 
@@ -315,18 +318,24 @@ impl Provisioner {
         live.sandbox.settled().await;
         let folder = live.sandbox.state_dir().to_path_buf();
         let cache = self.cache.clone();
-        let memo = std::mem::take(&mut live.memo);
-        let before = live.tree;
-        let (tree, memo, notice) = if memo.len() <= FEW_FILES {
-            take_state(cache, &folder, memo, Some(before))
+        let before = (live.memo.len() <= FEW_FILES).then_some(live.tree);
+        let taking = Taking {
+            cache,
+            folder,
+            memo: std::mem::take(&mut live.memo),
+            secrets: std::mem::take(&mut live.secrets),
+        };
+        let (taken, notice) = if before.is_some() {
+            taking.take(before)
         } else {
-            let work = move || take_state(cache, &folder, memo, None);
-            match tokio::task::spawn_blocking(work).await {
+            match tokio::task::spawn_blocking(move || taking.take(None)).await {
                 Ok(done) => done,
                 Err(error) => std::panic::resume_unwind(error.into_panic()),
             }
         };
-        live.memo = memo;
+        let (tree, taking) = taken;
+        live.memo = taking.memo;
+        live.secrets = taking.secrets;
         match tree {
             Ok(tree) => {
                 let changed = tree.id != live.tree.id;
@@ -424,24 +433,29 @@ impl Provisioner {
             _ => Ok(()),
         };
         let slots: Vec<Slot> = locked(&self.slots).drain().map(|(_, slot)| slot).collect();
+        // One that cannot be ended keeps none of the others up.
+        let mut failed: Vec<String> = no_container.err().into_iter().collect();
         for slot in slots {
-            if let Some(live) = slot.lock().await.take() {
-                live.sandbox
-                    .destroy()
-                    .await
-                    .map_err(|error| error.to_string())?;
+            if let Some(live) = slot.lock().await.take()
+                && let Err(error) = live.sandbox.destroy().await
+            {
+                failed.push(error.to_string());
             }
         }
-        match self.sandboxes.get() {
-            Some(Ok(sandboxes)) => sandboxes.close().await.map_err(|error| error.to_string())?,
+        let closed = match self.sandboxes.get() {
+            Some(Ok(sandboxes)) => sandboxes.close().await.map_err(|error| error.to_string()),
             // Without a sandbox the folder is there for what is recorded of envs.
-            _ => {
-                if let Some(Ok(run)) = self.run_folder.get() {
-                    run.remove().map_err(|error| error.to_string())?;
-                }
-            }
+            _ => match self.run_folder.get() {
+                Some(Ok(run)) => run.remove().map_err(|error| error.to_string()),
+                _ => Ok(()),
+            },
+        };
+        failed.extend(closed.err());
+        if failed.is_empty() {
+            Ok(())
+        } else {
+            Err(failed.join("; "))
         }
-        no_container
     }
 
     /// Kills every process of the run at once.
@@ -450,38 +464,6 @@ impl Provisioner {
             sandboxes.kill_now();
         }
     }
-}
-
-type Taken = (
-    Result<BlobRef, aebuild_cache::TreeError>,
-    StatMemo,
-    Option<String>,
-);
-
-/// Takes the state of a folder into the cache, and says what went wrong there. Where the state is most likely the one
-/// `before`, it is looked at first.
-fn take_state(
-    cache: Option<Cache>,
-    folder: &Path,
-    mut memo: StatMemo,
-    before: Option<BlobRef>,
-) -> Taken {
-    if let Some(before) = before {
-        let now = Cache::digest_tree(folder, &mut memo);
-        if now.as_ref().is_ok_and(|now| now.id == before.id) {
-            return (now, memo, None);
-        }
-    }
-    let mut notice = None;
-    let stored = cache.and_then(|cache| match cache.store_tree(folder, &mut memo) {
-        Ok(tree) => Some(Ok(tree.manifest)),
-        Err(error) => {
-            notice = Some(error.to_string());
-            None
-        }
-    });
-    let tree = stored.unwrap_or_else(|| Cache::digest_tree(folder, &mut memo));
-    (tree, memo, notice)
 }
 
 /// Returns the handle of a sandbox and the variables of its commands, as its deploy step gave them.

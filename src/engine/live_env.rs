@@ -65,6 +65,11 @@ impl Keeper for InCache {
     }
 }
 
+/// Returns what is said of a file of an env's folder that is not as it was planned.
+pub(super) fn changed(env_id: &str, path: &str) -> String {
+    format!("`{path}` of env `{env_id}` changed since the run was planned; run it again")
+}
+
 pub(super) fn failed(error: impl ToString) -> ProvisionError {
     ProvisionError::Failed(error.to_string())
 }
@@ -89,7 +94,8 @@ impl Provisioner {
         let mut slot = slot.lock().await;
         if let Some(live) = slot.take_if(|live| {
             // One that is gone is of no use, and one that only grows cannot go back.
-            let can_go_back = matches!(need.version, Version::Exported { .. });
+            let can_go_back =
+                matches!(need.version, Version::Exported { .. }) && live.gate.can_go_back();
             live.gate.broken().is_some() || live.version != need.version && !can_go_back
         }) {
             live.gate.stop().await;
@@ -266,10 +272,10 @@ impl Provisioner {
                     ))
                 })?;
                 let text = crate::system::disk::read_to_string(&found.source).map_err(failed)?;
-                let python = self
-                    .python(&python::requirements(&text))
-                    .await
-                    .map_err(failed)?;
+                let packages = python::requirements(&text).map_err(|why| {
+                    failed(format!("`{file}` of env `{}`: {why}", parts.spec.env_id))
+                })?;
+                let python = self.python(&packages).await.map_err(failed)?;
                 let home = python.parent().and_then(Path::parent);
                 mounts.extend(home.map(Path::to_path_buf));
                 search.extend(python.parent().map(Path::to_path_buf));
@@ -297,6 +303,14 @@ impl Provisioner {
             })
             .collect();
         sandbox.put(&puts).map_err(failed)?;
+        for file in parts.content.iter().flat_map(|content| &content.files) {
+            let copy = sandbox.state_dir().join("app").join(&file.path);
+            let bytes = crate::system::disk::read(&copy).map_err(failed)?;
+            if Digest::of_bytes(&bytes) != file.digest {
+                // The plan is of the file as it was: this run's results must not be taken for results of that.
+                return Err(failed(changed(&parts.spec.env_id, &file.path)));
+            }
+        }
         let start = Start {
             spec: &parts.spec,
             run,
@@ -354,12 +368,7 @@ impl Provisioner {
             Some(cache) => cache.dir().join("python"),
             None => self.settings.folder.join("python"),
         };
-        let packages = packages.to_vec();
-        let make = move || python::environment(&folder, &packages);
-        let made = tokio::task::spawn_blocking(make).await;
-        made.unwrap_or_else(|error| {
-            Err(format!("bug: making a Python environment failed: {error}"))
-        })
+        python::environment(&folder, packages).await
     }
 
     /// Makes a place for a program of a step.

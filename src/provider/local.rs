@@ -271,8 +271,11 @@ impl LocalSandboxes {
             .drain()
             .filter_map(|(_, sandbox)| sandbox.upgrade())
             .collect();
+        let mut ended = Ok(());
         for sandbox in sandboxes {
-            sandbox.destroy().await?;
+            // One that cannot be ended keeps none of the others up.
+            let one = sandbox.destroy().await;
+            ended = ended.and(one);
         }
         let folder = self.run.path();
         Marked {
@@ -282,7 +285,8 @@ impl LocalSandboxes {
             newer_than: self.host.began,
         }
         .kill();
-        reap::remove_run(folder).map_err(failed("remove the folder", folder))
+        let removed = reap::remove_run(folder).map_err(failed("remove the folder", folder));
+        ended.and(removed)
     }
 
     /// Kills every process of the run at once; for a runner that must end now.

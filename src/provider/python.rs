@@ -1,8 +1,12 @@
 //! Virtual environments for programs of authors: made once for a set of packages, kept in the cache folder.
 
+use std::fs::TryLockError;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
 
 use crate::digest::Digester;
 use crate::system::disk;
@@ -10,16 +14,21 @@ use crate::system::disk;
 /// The name of the file that says that an environment is whole.
 const WHOLE: &str = "whole";
 
+/// How often who waits for another's environment looks whether it is made.
+const LOCK_EACH: Duration = Duration::from_millis(50);
+
 /// Returns the interpreter of an environment below `folder` that has these packages, made where it is not there yet.
 ///
 /// Who comes second waits for who makes it. The error says what `pip` said.
-pub fn environment(folder: &Path, packages: &[String]) -> Result<PathBuf, String> {
+/// Who is dropped at it ends what it started.
+pub async fn environment(folder: &Path, packages: &[String]) -> Result<PathBuf, String> {
     let python = find_python()
         .ok_or("there is no `python3` in the folders where sandboxes look for programs")?;
     let version = Command::new(&python)
         .arg("--version")
         .stdin(Stdio::null())
         .output()
+        .await
         .map_err(|error| format!("`{}` could not be run: {error}", python.display()))?;
     let mut packages: Vec<&str> = packages.iter().map(|package| package.trim()).collect();
     packages.sort_unstable();
@@ -43,7 +52,16 @@ pub fn environment(folder: &Path, packages: &[String]) -> Result<PathBuf, String
     disk::create_dir_all(folder).map_err(failed("make the folder of"))?;
     let lock =
         disk::open_or_create(&folder.join(format!("{name}.lock"))).map_err(failed("lock"))?;
-    lock.lock().map_err(failed("lock"))?;
+    let locked = async {
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(()),
+                Err(TryLockError::WouldBlock) => tokio::time::sleep(LOCK_EACH).await,
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+    };
+    locked.await.map_err(failed("lock"))?;
     if disk::exists(&home.join(WHOLE)) {
         return Ok(interpreter);
     }
@@ -51,7 +69,7 @@ pub fn environment(folder: &Path, packages: &[String]) -> Result<PathBuf, String
     if disk::exists(&home) {
         disk::remove_dir_all(&home).map_err(failed("remove"))?;
     }
-    run(Command::new(&python).args(["-m", "venv"]).arg(&home))?;
+    run(Command::new(&python).args(["-m", "venv"]).arg(&home)).await?;
     let mut pip = Command::new(&interpreter);
     pip.args([
         "-m",
@@ -61,18 +79,28 @@ pub fn environment(folder: &Path, packages: &[String]) -> Result<PathBuf, String
         "--disable-pip-version-check",
     ]);
     pip.args(["--no-input", "--"]).args(&packages);
-    run(&mut pip)?;
+    run(&mut pip).await?;
     disk::write(&home.join(WHOLE), packages.join("\n").as_bytes()).map_err(failed("write to"))?;
     Ok(interpreter)
 }
 
-/// Returns the packages that a requirements file names: its lines without comments and options.
-pub fn requirements(text: &str) -> Vec<String> {
+/// Returns the packages that a requirements file names; the error is the first line that is no package.
+pub fn requirements(text: &str) -> Result<Vec<String>, String> {
+    let text = text.replace("\\\n", " ");
     let lines = text
         .lines()
         .map(|line| line.split(" #").next().unwrap_or(line).trim());
-    let is_package = |line: &&str| !line.is_empty() && !line.starts_with(['#', '-']);
-    lines.filter(is_package).map(str::to_owned).collect()
+    let mut packages = Vec::new();
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        // Options say where other packages come from, which the environment would silently be without.
+        if line.starts_with('-') || line.contains(" --") {
+            return Err(format!(
+                "`{line}` is not the name of a package, and options are not supported"
+            ));
+        }
+        packages.push(line.to_owned());
+    }
+    Ok(packages)
 }
 
 /// Returns requirements with others that count more: of a package that both name, only theirs are left.
@@ -104,11 +132,14 @@ fn find_python() -> Option<PathBuf> {
 }
 
 /// Runs a command; the error is the end of what it wrote.
-fn run(command: &mut Command) -> Result<(), String> {
-    let shown = command.get_program().to_string_lossy().into_owned();
+async fn run(command: &mut Command) -> Result<(), String> {
+    let shown = command.as_std().get_program().to_string_lossy();
+    let shown = shown.into_owned();
     let ended = command
         .stdin(Stdio::null())
+        .kill_on_drop(true)
         .output()
+        .await
         .map_err(|error| format!("`{shown}` could not be run: {error}"))?;
     if ended.status.success() {
         return Ok(());
@@ -136,10 +167,13 @@ mod tests {
 
     #[test]
     fn a_requirements_file_names_packages() {
-        let text = "# tools\nmcp==1.30.0 # pinned\n\n-r other.txt\n--hash=x\nhttpx[http2]>=0.27; python_version > '3.8'\n";
+        let text = "# tools\nmcp==1.30.0 # pinned\n\nhttpx[http2]>=0.27; python_version > '3.8'\n";
         assert_eq!(
-            requirements(text),
+            requirements(text).unwrap(),
             ["mcp==1.30.0", "httpx[http2]>=0.27; python_version > '3.8'"]
         );
+        let refused = |text: &str| requirements(text).unwrap_err();
+        assert!(refused("a\n-r other.txt\n").starts_with("`-r other.txt` is not"));
+        assert!(refused("a==1 \\\n  --hash=sha256:0\n").contains("--hash"));
     }
 }

@@ -116,7 +116,8 @@ impl Redactor {
         }
     }
 
-    fn is_in(&self, bytes: &[u8]) -> bool {
+    /// Returns whether bytes hold a secret.
+    pub fn is_in(&self, bytes: &[u8]) -> bool {
         (0..bytes.len()).any(|at| self.longest_at(&bytes[at..]).is_some())
     }
 

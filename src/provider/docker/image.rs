@@ -5,7 +5,7 @@ use reqwest::Method;
 use super::Docker;
 use super::api::ApiError;
 use super::tar::Tar;
-use crate::digest::Digester;
+use crate::digest::{Digest, Digester};
 use crate::provider::http::escaped;
 use crate::step::ContentFile;
 use crate::step::env::LastLines;
@@ -37,6 +37,13 @@ impl Docker {
                 let why = format!("`{}` of its folder cannot be read: {error}", file.path);
                 (why, String::new())
             })?;
+            if Digest::of_bytes(&bytes) != file.digest {
+                let why = format!(
+                    "`{}` of its folder changed since the run was planned; run it again",
+                    file.path
+                );
+                return Err((why, String::new()));
+            }
             tar.add(
                 &file.path,
                 if file.executable { 0o755 } else { 0o644 },

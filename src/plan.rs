@@ -13,7 +13,7 @@ mod queries;
 
 pub use contents::{FileMemo, hash_content, hash_definition, hash_files_of, is_settled};
 pub use db::{Database, Db};
-pub use deployed::{Deployed, deployed};
+pub use deployed::{Deployed, alone, deployed};
 pub use inputs::{ArtifactInput, FolderInput, SettingInput, TaskInput};
 pub use queries::{
     BuiltStep, Setting, built, checked, effective, fingerprint, graph, parsed, plan, step, task,

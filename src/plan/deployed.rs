@@ -50,6 +50,11 @@ impl Deployed {
     }
 }
 
+/// Returns the name under which the version of a tool is known without the packages of the configuration.
+pub fn alone(tool: &str) -> String {
+    format!("{tool} alone")
+}
+
 /// Returns what the live thing of a step is made of, and of that the parts that decide what it does.
 pub(super) fn made_of(
     db: &dyn Db,
@@ -90,6 +95,13 @@ pub(super) fn made_of(
             let locks = folder.contents(db).get(&format!("mounts/{}", spec.env_id));
             let locks = locks.map(|locks| locks.content(db).clone());
             add_files(&mut parts, &noun, locks.as_deref());
+            if let EnvRun::Process(process) = &spec.run
+                && process.uses_python()
+            {
+                let version = run.tools.get(&alone("python3"));
+                let version = version.map_or("absent", String::as_str);
+                parts.value(format!("python3 of {noun}"), &Value::String(version.into()));
+            }
             for (name, value) in &passed {
                 parts.secret(format!("variable `{name}` of {noun}"), Some(value));
             }

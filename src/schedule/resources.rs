@@ -131,7 +131,7 @@ impl Scheduler<'_> {
             )
         });
         let run = &mut self.steps[step.at()];
-        run.attempt += 1;
+        run.attempt = run.rolled_back + 1;
         run.supersedes = by_force;
         run.unsettled = needs.len();
         run.unfit = None;

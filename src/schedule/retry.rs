@@ -95,6 +95,8 @@ impl Scheduler<'_> {
                     },
                 );
             }
+            // A step that the lost state of a live thing runs again is at the attempt that it was at.
+            self.steps[step.at()].rolled_back += u32::from(reached);
             if reached && plan.steps[step.at()].live.is_none() {
                 self.steps[step.at()].forced = Some(vec![DirtyReason::RolledBack { attempt }]);
             }

@@ -23,6 +23,8 @@ use crate::task::OnError;
 pub(super) struct StepRun {
     pub(super) phase: Phase,
     pub(super) attempt: u32,
+    /// How often a retry took it back.
+    pub(super) rolled_back: u32,
     /// Another one each time that the step is undone: what was begun before counts no more.
     pub(super) turn: u64,
     pub(super) forced: Option<Vec<DirtyReason>>,
@@ -114,6 +116,7 @@ impl<'s> Scheduler<'s> {
         let fresh = StepRun {
             phase: Phase::Waiting,
             attempt: 0,
+            rolled_back: 0,
             turn: 1,
             forced: None,
             output: None,

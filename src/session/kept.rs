@@ -15,6 +15,7 @@ use crate::digest::Digest;
 use crate::event::{Outcome, Score};
 use crate::plan::{FileMemo, is_settled};
 use crate::system::{Stamp, System};
+use crate::task::folder::SETTINGS_FILES;
 
 /// A file or folder with a stamp that it had, by position in the table of [`Kept`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -158,9 +159,9 @@ impl Kept {
             return same;
         }
         let (path, stamp) = &self.files[at];
-        let same = system
-            .metadata(path)
-            .is_ok_and(|metadata| metadata.stamp == *stamp);
+        // What is not there has the stamp of nothing.
+        let now = system.metadata(path).map(|metadata| metadata.stamp);
+        let same = now.unwrap_or_default() == *stamp;
         self.seen[at] = Some(same);
         same
     }
@@ -191,9 +192,12 @@ impl Kept {
             .iter()
             .find(|task| task.setting == *setting)?
             .clone();
-        task.sources
-            .iter()
-            .all(|file| self.is_same(system, *file))
+        let names = folder.watched.iter().copied();
+        let names = names.filter(|file| decides_names(root, &self.files[file.0 as usize].0));
+        let sources: Vec<FileIx> = names.chain(task.sources.iter().copied()).collect();
+        sources
+            .into_iter()
+            .all(|file| self.is_same(system, file))
             .then_some(task)
     }
 
@@ -279,4 +283,17 @@ impl Kept {
             self.changed |= of_name.len() != before;
         }
     }
+}
+
+/// Returns whether a path of a task folder has a part in what the names in its tasks mean: the folders that hold what can be
+/// named, and what says under which id each is known.
+fn decides_names(root: &Path, path: &Path) -> bool {
+    let Ok(below) = path.strip_prefix(root) else {
+        return true;
+    };
+    let first = below.components().next().map(|first| first.as_os_str());
+    let holds_tasks = first.is_some_and(|first| first == "tasks" || first == "evals");
+    let is_setting = path.file_name().and_then(|name| name.to_str());
+    let is_setting = is_setting.is_some_and(|name| SETTINGS_FILES.contains(&name));
+    !holds_tasks && (is_setting || below.components().count() <= 2)
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::part::apply_options;
+use super::setting::{TOOLS, find_program};
 use super::{RunOptions, SeedRow, Session, SessionError};
 use crate::diagnostic::Diagnostic;
 use crate::digest::{Digest, Digester};
@@ -153,6 +154,11 @@ impl Session {
                 .text(&name)
                 .maybe(value.map(|v| Digest::of_bytes(v.as_bytes())).as_ref());
         }
+        for name in TOOLS {
+            // Another program may be another version, which is asked where a plan needs it.
+            let program = find_program(self.system.as_ref(), name);
+            digester.text(&format!("{name} {program:?}"));
+        }
         digester.finish()
     }
 
@@ -219,7 +225,6 @@ impl Session {
         self.look_together(&inputs, options, isolation, store.is_some());
         let mut prepared = Vec::new();
         let mut warnings: Vec<Diagnostic> = Vec::new();
-        let tool_names = ["python3"];
         let mut tools: Option<BTreeMap<String, String>> = None;
         for (unit, input) in inputs {
             let overrides = self.overrides(&unit, options);
@@ -232,9 +237,10 @@ impl Session {
                 && self
                     .steps_of(input, handle)
                     .iter()
-                    .any(|step| step.as_ref().is_some_and(|step| !step.tools().is_empty()));
+                    .flatten()
+                    .any(|step| self.needs_tools(unit.folder, &**step));
             if needs_tools {
-                let found = self.tools(&tool_names);
+                let found = self.tools(&TOOLS);
                 setting.tools = found.clone();
                 tools = Some(found);
                 handle = self.setting_input(setting);
@@ -330,6 +336,19 @@ impl Session {
         });
     }
 
+    /// Returns whether the key of a step, or of what it deploys, holds the version of a program of this machine.
+    fn needs_tools(&self, at: usize, step: &dyn Step) -> bool {
+        if !step.tools().is_empty() {
+            return true;
+        }
+        let (Some(Deploys::Env { env_id }), Some(loaded)) = (step.deploys(), self.folders.get(&at))
+        else {
+            return false;
+        };
+        let spec = EnvSpec::of(&env_id, &loaded.folder, &self.config.envs);
+        spec.is_ok_and(|spec| matches!(&spec.run, EnvRun::Process(run) if run.uses_python()))
+    }
+
     fn steps_of(&self, input: TaskInput, setting: SettingInput) -> Vec<Option<Arc<dyn Step>>> {
         let n = plan::task(&self.db, input, setting).steps.len() as u32;
         (0..n)
@@ -404,10 +423,6 @@ impl Session {
             }
         }
         sources.extend(stamps.iter().map(|(path, stamp)| (path.clone(), *stamp)));
-        let aliases = self.located[unit.folder].root.join("aliases.toml");
-        if let Ok(metadata) = self.system.metadata(&aliases) {
-            sources.push((aliases, metadata.stamp));
-        }
         if let Some(task) = self.load_folder(unit.folder).tasks.get(&unit.name) {
             sources.push(task.stamp.clone());
             read_us = read_us.min(task.read_us);
@@ -489,8 +504,11 @@ impl Session {
         for mount in &run.mount {
             for name in LOCK_FILES {
                 let source = self.workspace.join(mount).join(name);
-                if let Ok(metadata) = self.system.metadata(&source) {
-                    stamps.insert(source.clone(), metadata.stamp);
+                let found = self.system.metadata(&source);
+                let stamp = found.as_ref().map(|metadata| metadata.stamp);
+                // One that is not there may come.
+                stamps.insert(source.clone(), stamp.unwrap_or_default());
+                if found.is_ok() {
                     let path = format!("{mount}/{name}");
                     let executable = false;
                     files.push(ArtifactFile {
@@ -500,9 +518,6 @@ impl Session {
                     });
                 }
             }
-        }
-        if files.is_empty() {
-            return Ok(());
         }
         let name = format!("mounts/{env_id}");
         let content = plan::hash_files_of(self.system.as_ref(), &mut self.memo, &name, &files)

@@ -10,7 +10,7 @@ use aebuild_cache::{Cache, Durability as CacheDurability, Options};
 use super::{Session, SessionError, SessionOptions};
 use crate::digest::{Digest, Digester};
 use crate::json::Value;
-use crate::plan::{Database, FileMemo};
+use crate::plan::{self, Database, FileMemo};
 use crate::provider::local::{LocalSandboxes, Wanted};
 use crate::step::Registry;
 use crate::system::{FileKind, Stamp, System};
@@ -284,26 +284,32 @@ impl Session {
                 true => String::new(),
                 false => format!(" with {}", packages.join(", ")),
             };
-            if let Some(known) = self.kept.tool(name, program.as_ref()) {
-                versions.insert(name.to_owned(), known + &with);
-                continue;
-            }
-            let version = match &program {
-                None => "absent".to_owned(),
-                Some((path, _)) => match self.system.output_of(path, &["--version"]) {
-                    Ok(text) => text.trim().to_owned(),
-                    Err(_) => "unknown".to_owned(),
-                },
+            let version = match self.kept.tool(name, program.as_ref()) {
+                Some(known) => known,
+                None => {
+                    let version = match &program {
+                        None => "absent".to_owned(),
+                        Some((path, _)) => match self.system.output_of(path, &["--version"]) {
+                            Ok(text) => text.trim().to_owned(),
+                            Err(_) => "unknown".to_owned(),
+                        },
+                    };
+                    self.kept.set_tool(name, program, &version);
+                    version
+                }
             };
-            self.kept.set_tool(name, program, &version);
+            versions.insert(plan::alone(name), version.clone());
             versions.insert(name.to_owned(), version + &with);
         }
         versions
     }
 }
 
+/// The programs whose versions are in keys.
+pub(super) const TOOLS: [&str; 1] = ["python3"];
+
 /// Finds a program where sandboxes look for it.
-fn find_program(system: &dyn System, name: &str) -> Option<(PathBuf, Stamp)> {
+pub(super) fn find_program(system: &dyn System, name: &str) -> Option<(PathBuf, Stamp)> {
     SANDBOX_PATH
         .iter()
         .map(|folder| Path::new(folder).join(name))

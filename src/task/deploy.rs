@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json_path::JsonPath;
+
 use super::folder::{Definition, TaskFolder};
 use crate::json::{Map, Value, json};
 use crate::task::Determinism;
@@ -95,6 +97,17 @@ pub struct ProcessRun {
     pub mount: Vec<String>,
     /// The file of its folder that names its Python packages.
     pub requirements: Option<String>,
+}
+
+impl ProcessRun {
+    /// Returns whether it needs the Python of this machine, as far as its command tells.
+    pub fn uses_python(&self) -> bool {
+        let names_it = |word: &String| {
+            let name = word.rsplit('/').next().unwrap_or(word);
+            word.contains("{python}") || name == "python" || name == "python3"
+        };
+        self.requirements.is_some() || self.command.iter().any(names_it)
+    }
 }
 
 /// How a process is talked to.
@@ -211,6 +224,17 @@ impl EnvSpec {
             });
         }
         let run = run_of(env_id, definition, &settings)?;
+        for path in texts(&settings, "volatile") {
+            if let Err(error) = JsonPath::parse(&path) {
+                return Err(Unusable::new(
+                    "bad-json-path",
+                    format!(
+                        "`volatile` of env `{env_id}` has `{path}`, which is no JSONPath: {error}"
+                    ),
+                    "write the path of a value in the answers, such as `$.id` or `$..time`",
+                ));
+            }
+        }
         let is_url = matches!(run, EnvRun::Url { .. });
         let number =
             |key: &str, default: u64| settings.get(key).and_then(Value::as_u64).unwrap_or(default);
@@ -243,9 +267,21 @@ impl EnvSpec {
     /// Returns what decides how the env behaves, besides the files of its folder, as named values.
     pub fn decides(&self, isolation: &str) -> Vec<(&'static str, Value)> {
         let mut all = Vec::new();
-        if !matches!(self.run, EnvRun::Builtin { .. }) {
-            // A tool that was taken to change nothing is on no recording: who takes that back must not trust the recordings.
+        // A tool that was taken to change nothing is on no recording: who takes that back must not trust the recordings.
+        // An export trusts none, unless it is asked to be something else.
+        let exports = matches!(self.run, EnvRun::Builtin { .. })
+            && matches!(self.state, None | Some(StateMode::Export));
+        if !exports {
             all.push(("read_only_tools", json!(self.read_only_tools)));
+        }
+        if let Some(state) = self.state {
+            // What is kept of one kind cannot stand in for the other.
+            let state = match state {
+                StateMode::Export => "export",
+                StateMode::Replay => "replay",
+                StateMode::None => "none",
+            };
+            all.push(("state", json!(state)));
         }
         match &self.run {
             EnvRun::Builtin { name } => {
@@ -338,6 +374,13 @@ fn run_of(
         }
         Some("command") => {
             let command = texts(settings, "command");
+            if command.first().is_none_or(|program| program.is_empty()) {
+                return Err(Unusable::new(
+                    "unknown-way-to-run",
+                    format!("`command` of env `{env_id}` names no program"),
+                    "write the program that serves MCP, and its arguments",
+                ));
+            }
             let serves_http = match text(settings, "transport") {
                 Some(transport) => transport == "http",
                 // Who says where it serves means HTTP.

@@ -224,8 +224,8 @@ fn a_script_of_its_own_file_and_an_env_that_says_itself_how_it_is_run() {
         "builtin = \"kv\"\nstate = \"replay\"\n",
     );
     story.settle();
-    // How its state is kept says nothing of what it is.
-    check_unscored(&story, "", "");
+    // What is kept of its state in one way is of no use in the other.
+    check_unscored(&story, "write", "write:create");
     story.write(
         "envs/notes/env.toml",
         "builtin = \"vk\"\nstat = \"replay\"\n",

@@ -5,6 +5,7 @@
 mod bad;
 mod ends;
 mod gateway;
+mod keys;
 mod ladder;
 mod secrets;
 mod together;

@@ -224,6 +224,8 @@ fn keys(folder: &str, kind: &str) -> Value {
             if let (Some(Value::Object(own)), Some(Value::Object(said))) =
                 (own.get_mut("properties"), said)
             {
+                // Which variables of a machine a folder may see is said by who runs it.
+                let said = said.iter().filter(|(key, _)| *key != "pass_variables");
                 for (key, schema) in said {
                     own.entry(key.clone()).or_insert_with(|| schema.clone());
                 }

@@ -209,7 +209,7 @@ impl LocalSandbox {
         env: Vec<(String, String)>,
         cwd: Option<String>,
     ) -> Result<Ready, SandboxError> {
-        let rewrite = Rewrite::new(&self.view.state);
+        let rewrite = Rewrite::new(&self.view.state, &self.spec.mounts);
         let mut argv = words(program)?;
         // The script of a shell is a script, every other argument is a word.
         let script = match &argv[..] {

@@ -11,9 +11,6 @@ use tokio::process::Command;
 use crate::digest::Digester;
 use crate::system::disk;
 
-/// The name of the file that says that an environment is whole.
-const WHOLE: &str = "whole";
-
 /// How often who waits for another's environment looks whether it is made.
 const LOCK_EACH: Duration = Duration::from_millis(50);
 
@@ -40,13 +37,12 @@ pub async fn environment(folder: &Path, packages: &[String]) -> Result<PathBuf, 
         digester.text(package);
     });
     let name = digester.finish().to_string()[..20].to_owned();
-    let home = folder.join(&name);
-    let interpreter = home.join("bin").join("python3");
-    if disk::exists(&home.join(WHOLE)) {
+    let made = folder.join(format!("{name}.made"));
+    if let Some(interpreter) = whole(folder, &made) {
         return Ok(interpreter);
     }
     let failed = |verb: &str| {
-        let what = format!("cannot {verb} `{}`", home.display());
+        let what = format!("cannot {verb} `{}`", folder.join(&name).display());
         move |error: io::Error| format!("{what}: {error}")
     };
     disk::create_dir_all(folder).map_err(failed("make the folder of"))?;
@@ -62,13 +58,26 @@ pub async fn environment(folder: &Path, packages: &[String]) -> Result<PathBuf, 
         }
     };
     locked.await.map_err(failed("lock"))?;
-    if disk::exists(&home.join(WHOLE)) {
+    if let Some(interpreter) = whole(folder, &made) {
         return Ok(interpreter);
     }
-    // What a killed run left half made.
-    if disk::exists(&home) {
-        disk::remove_dir_all(&home).map_err(failed("remove"))?;
+    // What a killed run left half made is in nobody's way: what it started may still write there.
+    for other in disk::read_dir(folder).unwrap_or_default() {
+        let is_ours = other.to_string_lossy().starts_with(&format!("{name}-"));
+        if is_ours {
+            // What is left of it goes with the cache.
+            let _ = disk::remove_dir_all(&folder.join(other));
+        }
     }
+    let mut n = 0;
+    let home = loop {
+        let home = folder.join(format!("{name}-{n}"));
+        if !disk::exists(&home) {
+            break home;
+        }
+        n += 1;
+    };
+    let interpreter = home.join("bin").join("python3");
     run(Command::new(&python).args(["-m", "venv"]).arg(&home)).await?;
     let mut pip = Command::new(&interpreter);
     pip.args([
@@ -80,8 +89,18 @@ pub async fn environment(folder: &Path, packages: &[String]) -> Result<PathBuf, 
     ]);
     pip.args(["--no-input", "--"]).args(&packages);
     run(&mut pip).await?;
-    disk::write(&home.join(WHOLE), packages.join("\n").as_bytes()).map_err(failed("write to"))?;
+    let name = home.file_name().unwrap_or_default();
+    let half = folder.join(format!("{}.half", name.display()));
+    disk::write(&half, name.as_encoded_bytes()).map_err(failed("write to"))?;
+    disk::rename(&half, &made).map_err(failed("write to"))?;
     Ok(interpreter)
+}
+
+/// Returns the interpreter of an environment that is whole: a file names its folder.
+fn whole(folder: &Path, made: &Path) -> Option<PathBuf> {
+    let name = disk::read_to_string(made).ok()?;
+    let interpreter = folder.join(name).join("bin").join("python3");
+    disk::exists(&interpreter).then_some(interpreter)
 }
 
 /// Returns the packages that a requirements file names; the error is the first line that is no package.

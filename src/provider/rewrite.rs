@@ -3,7 +3,7 @@
 //! Where `/app` of a sandbox is a folder somewhere on the host, a command that says `/app` must be made to say that
 //! folder. This is a rewriting of text and knows nothing of shells beyond where a word may begin and end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::system::disk;
 
@@ -18,12 +18,14 @@ pub(crate) struct Rewrite {
     root: String,
     /// The folder that holds the root and the sandbox's other folders: a path below it is the host's already.
     own: String,
+    /// Folders of the host that the sandbox sees under their own names.
+    mounts: Vec<String>,
     names: Vec<String>,
 }
 
 impl Rewrite {
-    /// Returns the rewriting for a sandbox whose root is a folder of the host.
-    pub(crate) fn new(root: &Path) -> Self {
+    /// Returns the rewriting for a sandbox whose root is a folder of the host, and which sees other folders of it.
+    pub(crate) fn new(root: &Path, mounts: &[PathBuf]) -> Self {
         let mut names: Vec<String> = disk::read_dir(root)
             .unwrap_or_default()
             .into_iter()
@@ -36,6 +38,10 @@ impl Rewrite {
         Self {
             root: root.to_string_lossy().into_owned(),
             own: format!("{}/", root.parent().unwrap_or(root).display()),
+            mounts: mounts
+                .iter()
+                .map(|mount| mount.to_string_lossy().into_owned())
+                .collect(),
             names,
         }
     }
@@ -78,7 +84,11 @@ impl Rewrite {
 
     /// Returns the longest name of a folder of the sandbox with which a text begins, after a slash.
     fn name_at(&self, text: &str) -> Option<&str> {
-        if text.starts_with(&self.own) {
+        let is_below = |mount: &String| {
+            let below = text.strip_prefix(mount.as_str());
+            below.is_some_and(ends_name)
+        };
+        if text.starts_with(&self.own) || self.mounts.iter().any(is_below) {
             return None;
         }
         let text = text.strip_prefix('/')?;
@@ -114,6 +124,7 @@ mod tests {
         Rewrite {
             root: "/R".into(),
             own: "/tmp/S/".into(),
+            mounts: vec!["/tmp/tools".into()],
             names: names.iter().map(|&name| name.to_owned()).collect(),
         }
     }
@@ -131,6 +142,8 @@ mod tests {
             ("x/app", "x/app"),
             ("/tmp/x", "/R/tmp/x"),
             ("/tmp/S/root/app/x", "/tmp/S/root/app/x"),
+            ("/tmp/tools/bin/python3", "/tmp/tools/bin/python3"),
+            ("/tmp/tools2/bin", "/R/tmp/tools2/bin"),
             ("--dir=/app", "--dir=/app"),
             ("/", "/"),
             ("", ""),
@@ -164,6 +177,7 @@ mod tests {
             ("é /app/ü", "é /R/app/ü"),
             ("/app", "/R/app"),
             ("//app", "//app"),
+            ("/tmp/tools/sh /tmp/x", "/tmp/tools/sh /R/tmp/x"),
             ("cat /tmp/S/tmp/x /tmp/x", "cat /tmp/S/tmp/x /R/tmp/x"),
         ] {
             assert_eq!(rewrite.script(script), expected, "{script}");

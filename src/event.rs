@@ -53,6 +53,8 @@ pub struct Score {
     pub name: String,
     /// The score.
     pub score: f64,
+    /// The rows that did not pass, each a line that says why; of many only the first.
+    pub failed: Vec<String>,
 }
 
 /// What is counted over a task or a run.

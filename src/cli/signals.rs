@@ -86,7 +86,7 @@ async fn heed(
         };
         match first.compare_exchange(0, status as u8, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(_) => {
-                say("Cancelling: ending what runs (Ctrl-C again to stop now)");
+                say("Ending what runs (Ctrl-C again to stop now)");
                 send.send_replace(Wish::Stop);
             }
             Err(_) if *send.borrow() == Wish::Stop => {

@@ -94,6 +94,10 @@ impl<'a> Line<'a> {
                 0.0 => self.text.push_str("0.0"),
                 other => self.text.push_str(&json!(other).to_string()),
             }
+            if !score.failed.is_empty() {
+                let lines: Vec<_> = score.failed.iter().map(|l| self.redactor.text(l)).collect();
+                self.text.push_str(&format!(",\"failed\":{}", json!(lines)));
+            }
             self.text.push('}');
         }
         self.text.push(']');
@@ -399,6 +403,13 @@ fn read_scores(value: &Value) -> Vec<Score> {
         Some(Score {
             name: text(score, "name")?,
             score: score.get("score")?.as_f64()?,
+            failed: score
+                .get("failed")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(|line| Some(line.as_str()?.to_owned()))
+                .collect(),
         })
     });
     each.collect()

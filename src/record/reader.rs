@@ -238,6 +238,7 @@ mod tests {
             scores: vec![Score {
                 name: "a".to_owned(),
                 score: 1.0,
+                failed: Vec::new(),
             }],
             failure: None,
             tally: Tally::default(),

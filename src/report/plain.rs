@@ -130,10 +130,11 @@ impl Seen {
                 } else {
                     ", which the task tolerates"
                 };
+                // What an env or a program wrote last is more than a line.
+                let error = printer.safe(error.trim_end()).replace('\n', "\n    ");
                 Some(format!(
-                    "step {id} {failed}{tolerated}: {}: {}",
-                    safe(error_type),
-                    safe(error)
+                    "step {id} {failed}{tolerated}: {}: {error}",
+                    safe(error_type)
                 ))
             }
             StepEvent::NotStored { why } => Some(format!("step {id} is not kept: {}", safe(why))),
@@ -257,7 +258,8 @@ mod tests {
             .collect();
         expect![[r#"
             [tasks/t.json] step 2/3 b (run_code): field `x` changed (and 1 more)
-            [tasks/t.json] step b failed: RuntimeError: boom\u{7}\u{a}bang
+            [tasks/t.json] step b failed: RuntimeError: boom\u{7}
+                bang
             [tasks/t.json] step b rolled back since `b` failed, attempt 2
             [tasks/t.json] step 2/3 b (run_code): attempt 2
             [tasks/t.json] failed in 1.2 s

@@ -67,6 +67,15 @@ fn task_line(task: &TaskLine<'_>, printer: &Printer) -> String {
         }
     }
     line.push('\n');
+    for score in task.scores {
+        for row in &score.failed {
+            let (name, row) = (printer.safe_line(&score.name), printer.safe(row));
+            line.push_str(&format!(
+                "    {name}: {}\n",
+                row.replace('\n', "\n        ")
+            ));
+        }
+    }
     line
 }
 
@@ -125,6 +134,7 @@ mod tests {
         let scores = [Score {
             name: "check".to_owned(),
             score: 0.5,
+            failed: vec!["sent: it is 0,\nnot 1".to_owned()],
         }];
         let line = |task, outcome, scores, failure| TaskLine {
             task,
@@ -149,6 +159,8 @@ mod tests {
         };
         expect![[r#"
             tasks/a.json: scored below 1 (check: 0.5)
+                check: sent: it is 0,
+                    not 1
             tasks/b.json: failed at step `x`: boom\u{1b}[2J
                 \u{3a}:error::y
             tasks/c.json: unscored

@@ -77,12 +77,13 @@ fn a_low_score_passes_unless_a_least_score_is_asked_for() {
         &world,
         &["run", "t", "--min-score", "0.5"],
         expect![[r#"
-        t/tasks/one.json: scored below 1 (work: 0)
-        0 ran, 1 hit (0.1 s saved), 1 deferred in 0.1 s
-        ---
-        1 score is below 0.5
-        --- 1
-    "#]],
+            t/tasks/one.json: scored below 1 (work: 0)
+                work: criterion 0 (bash_cmd_succeeds): exit=1; stderr=
+            0 ran, 1 hit (0.1 s saved), 1 deferred in 0.1 s
+            ---
+            1 score is below 0.5
+            --- 1
+        "#]],
     );
 }
 
@@ -325,7 +326,7 @@ fn a_signal_ends_a_run_and_its_record_says_so() {
             .expect("piped")
             .read_to_string(&mut said)
             .expect("UTF-8");
-        assert!(said.contains("Cancelling: "), "{said}");
+        assert!(said.contains("Ending what runs"), "{said}");
         let (shown, _) = world.shell("aebuild show --in t");
         assert!(shown.contains("cancelled"), "{shown}");
     }

@@ -81,6 +81,7 @@ fn events() -> Vec<RunEvent> {
             scores: vec![Score {
                 name: "check".to_owned(),
                 score: 0.5,
+                failed: Vec::new(),
             }],
             failure: None,
             tally,
@@ -118,6 +119,7 @@ fn a_record_is_written_as_its_format_says() {
         scores: vec![Score {
             name: "check".to_owned(),
             score: 0.5,
+            failed: Vec::new(),
         }],
         failure: Some("failed at step `a`: hunter2hunter2".to_owned()),
         tally: Tally::default(),

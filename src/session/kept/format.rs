@@ -12,7 +12,7 @@ use crate::event::{Outcome, Score};
 use crate::system::Stamp;
 
 /// The version of the format; bytes of another version are not read.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"aebkept\n";
 
@@ -193,6 +193,7 @@ fn write_task(out: &mut Writer, task: &KeptTask, place: &[u32]) {
     out.list(&task.scores, |out, score| {
         out.bytes(score.name.as_bytes());
         out.u64(score.score.to_bits());
+        out.list(&score.failed, |out, line| out.bytes(line.as_bytes()));
     });
     out.bytes(task.run.as_bytes());
     out.list(&task.places, |out, place| {
@@ -277,6 +278,7 @@ fn read_task(input: &mut Reader<'_>, files: usize) -> Option<KeptTask> {
             Some(Score {
                 name: input.text()?,
                 score: f64::from_bits(input.u64()?),
+                failed: input.list(Reader::text)?,
             })
         })?,
         run: input.text()?,
@@ -326,7 +328,8 @@ mod tests {
             outcome: Outcome::Passed,
             scores: vec![Score {
                 name: "v".to_owned(),
-                score: 1.0,
+                score: 0.5,
+                failed: vec!["row: why".to_owned()],
             }],
             run: "r".to_owned(),
             places: vec![Place {

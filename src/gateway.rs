@@ -16,6 +16,7 @@ mod gate;
 mod handle;
 mod hook;
 mod http;
+mod line;
 mod mcp;
 mod recipe;
 mod record;

@@ -1,11 +1,14 @@
 //! How the state of an env is taken and brought back: by an exported state, or by making recorded calls again.
 
+use std::sync::atomic::Ordering;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::Caller;
 use super::access::Access;
-use super::gate::{Gate, short};
+use super::gate::Gate;
+use super::line::short;
 use super::recipe::{self, Recipe, Recorded};
 use crate::json::{Value, json};
 use crate::step::env::{EnvError, ExtensionCall};
@@ -39,6 +42,7 @@ impl Gate {
             return Err("its snapshot is of another version".to_owned());
         };
         let (first_line, parts) = snapshot.split_at(at + 1);
+        self.is_restored.store(true, Ordering::Relaxed);
         let loaded = self.ask("`data/add`", self.server.import(parts)).await;
         loaded.map_err(|error| format!("its snapshot does not load: {error}"))?;
         let access = Access::from_value(&head["access"]).unwrap_or_default();

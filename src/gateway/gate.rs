@@ -1,7 +1,7 @@
 //! The gate of one env: every request to it goes through here.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use tokio::sync::Notify;
 use super::Caller;
 use super::access::{Access, is_hidden};
 use super::hook::{Hook, ToolCall};
-use super::record::{Made, Recorder, start_of};
+use super::line::in_a_line;
+use super::record::{Made, Recorder};
 use crate::json::{Map, Value, json};
 use crate::step::env::{EnvError, EnvServer, ExtensionCall};
 use crate::step::sandbox::Put;
@@ -48,6 +49,8 @@ pub struct Gate {
     pub(super) configured: Mutex<Vec<Value>>,
     tools: Mutex<Option<Arc<Vec<Value>>>>,
     broken: Mutex<Option<EnvError>>,
+    /// Whether its state came from a snapshot, so that calls before that are not on record here.
+    pub(super) is_restored: AtomicBool,
     in_flight: AtomicUsize,
     idle: Notify,
 }
@@ -105,6 +108,7 @@ impl Gate {
             configured: Mutex::default(),
             tools: Mutex::default(),
             broken: Mutex::default(),
+            is_restored: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
             idle: Notify::new(),
         })
@@ -230,7 +234,7 @@ impl Gate {
     fn record(&self, caller: &Caller, made: &Made<'_>) -> Result<(), EnvError> {
         // What is loaded is told by the step that loads it.
         if !matches!(made.kind, "load" | "put") {
-            caller.tell(&self.line(made));
+            caller.tell(&in_a_line(&self.settings.env_id, made));
         }
         self.recorder.write(caller, made).map_err(|error| {
             let gone = self.gone(format!("its calls cannot be recorded: {error}"));
@@ -238,26 +242,6 @@ impl Gate {
             locked(&self.broken).get_or_insert_with(|| gone.clone());
             gone
         })
-    }
-
-    /// Returns a call in a line, long values cut.
-    fn line(&self, made: &Made) -> String {
-        let env = &self.settings.env_id;
-        let arguments = short(made.arguments);
-        let answer = match &made.answer {
-            Ok(result) if made.kind == "tool" => {
-                let failed = result.get("isError") == Some(&Value::Bool(true));
-                let answer = short_answer(result);
-                format!(" -> {}{answer}", if failed { "error " } else { "" })
-            }
-            Ok(_) => String::new(),
-            Err(error) => format!(" -> failed: {error}"),
-        };
-        let name = match made.kind {
-            "access" => format!("tools of role `{}`", made.name),
-            _ => made.name.to_owned(),
-        };
-        format!("{env}: {name} {arguments}{answer}")
     }
 
     /// Asks and records; `shown` is what of the answer is on record.
@@ -580,29 +564,6 @@ impl Gate {
         self.recorder
             .lines()
             .map_err(|error| self.gone(format!("the record of its calls cannot be read: {error}")))
-    }
-}
-
-/// The most bytes of a value that a line holds.
-const IN_A_LINE: usize = 160;
-
-pub(super) fn short(value: &Value) -> String {
-    start_of(value, IN_A_LINE)
-}
-
-/// Returns the start of what a tool's result says.
-fn short_answer(result: &Value) -> String {
-    let structured = result.get("structuredContent");
-    if let Some(structured) = structured.filter(|value| !value.is_null()) {
-        return short(structured);
-    }
-    let first = result.pointer("/content/0");
-    match first.and_then(|item| item.get("text")?.as_str()) {
-        Some(text) => match text.char_indices().nth(IN_A_LINE) {
-            Some((end, _)) => format!("{}..", &text[..end]),
-            None => text.to_owned(),
-        },
-        None => short(first.unwrap_or(&Value::Null)),
     }
 }
 

@@ -1,5 +1,6 @@
 //! An env as a step holds it.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use super::Caller;
@@ -138,6 +139,14 @@ impl LiveEnv for EnvHandle {
     }
 
     fn trajectory(&self) -> Result<Vec<u8>, EnvError> {
+        if self.gate.is_restored.load(Ordering::Relaxed) {
+            return Err(EnvError::NotSupported {
+                env: self.gate.env_id().to_owned(),
+                what: "tell all its calls: its state came back from a snapshot, and the calls before that were those of \
+                       another run"
+                    .to_owned(),
+            });
+        }
         self.gate.lines()
     }
 }

@@ -53,7 +53,9 @@ use crate::json::{Map, Value, json};
 use crate::resource::{ResourceId, Touch};
 use crate::step::env::LiveEnv;
 use crate::step::sandbox::BoxFuture;
-use crate::step::{NameRef, Refusal, Step, StepCx, StepError, StepType, read_fields, schema_of};
+use crate::step::{
+    Determinism, NameRef, Refusal, Step, StepCx, StepError, StepType, read_fields, schema_of,
+};
 use crate::task::{OnError, StepId};
 
 /// The step type `snapshot_env`.
@@ -169,6 +171,7 @@ impl SnapshotEnv {
                 value["event_count"] = events.into();
             }
             Err(error) => {
+                cx.services.do_not_keep("the recorded calls are not in it");
                 cx.note(&format!("the recorded calls could not be kept: {error}"));
                 value["error"] = error.to_string().into();
             }
@@ -190,9 +193,6 @@ impl SnapshotEnv {
         }
         let mut entries = Vec::new();
         if self.fields.include_env_trajectory {
-            // It has times in it, and may hold calls that the env's state says nothing of.
-            cx.services
-                .do_not_keep("the recorded calls of an env are those of one run");
             let value = self.trajectory(cx, &*env);
             entries.push(on_env::set(&["env_trajectory", env_id], value));
         }
@@ -246,6 +246,14 @@ impl Step for SnapshotEnv {
         // The step's id is part of what it gives.
         fields["id"] = Value::String(self.step.clone());
         fields
+    }
+
+    fn determinism(&self) -> Determinism {
+        // When each call was made is never the same again.
+        match self.fields.include_env_trajectory {
+            true => Determinism::Sampled,
+            false => Determinism::Pure,
+        }
     }
 
     fn touches(&self) -> Vec<(ResourceId, Touch)> {

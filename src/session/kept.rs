@@ -295,5 +295,6 @@ fn decides_names(root: &Path, path: &Path) -> bool {
     let holds_tasks = first.is_some_and(|first| first == "tasks" || first == "evals");
     let is_setting = path.file_name().and_then(|name| name.to_str());
     let is_setting = is_setting.is_some_and(|name| SETTINGS_FILES.contains(&name));
-    !holds_tasks && (is_setting || below.components().count() <= 2)
+    // Of the folder itself only what has a meaning counts, and each such path is watched.
+    !holds_tasks && (is_setting || (1..=2).contains(&below.components().count()))
 }

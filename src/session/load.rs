@@ -71,6 +71,13 @@ impl Session {
                     watched.push((path.clone(), metadata.stamp));
                 }
             }
+            for name in folder::KIND_FOLDERS.into_iter().chain([folder::ALIASES]) {
+                // What is not there yet may come, and then a name may mean something else.
+                let path = located.root.join(name);
+                if self.system.metadata(&path).is_err() {
+                    watched.push((path, Stamp::default()));
+                }
+            }
             let folder = Arc::new(folder);
             let input = FolderInput::new(&self.db, folder.clone(), BTreeMap::new());
             let loaded = Loaded {
@@ -246,8 +253,12 @@ impl Session {
                 handle = self.setting_input(setting);
             }
             let found = plan::checked(&self.db, input, handle).clone();
-            let (errors, mild): (Vec<_>, Vec<_>) =
-                found.iter().cloned().partition(Diagnostic::is_error);
+            let looked = self.inspect(unit.folder, input, handle);
+            let (errors, mild): (Vec<_>, Vec<_>) = found
+                .iter()
+                .cloned()
+                .chain(looked)
+                .partition(Diagnostic::is_error);
             let loaded = self.load_folder(unit.folder);
             let task_faults = loaded.tasks.get(&unit.name).map(|task| task.faults.clone());
             let bad = !errors.is_empty();
@@ -347,6 +358,32 @@ impl Session {
         };
         let spec = EnvSpec::of(&env_id, &loaded.folder, &self.config.envs);
         spec.is_ok_and(|spec| matches!(&spec.run, EnvRun::Process(run) if run.uses_python()))
+    }
+
+    /// Looks at the artifacts of the steps that can tell before the run what is wrong with them.
+    fn inspect(&self, at: usize, input: TaskInput, setting: SettingInput) -> Vec<Diagnostic> {
+        let mut faults: Vec<Diagnostic> = Vec::new();
+        let Some(loaded) = self.folders.get(&at) else {
+            return faults;
+        };
+        for (ix, step) in self.steps_of(input, setting).iter().enumerate() {
+            let Some(step) = step.as_ref().filter(|step| step.inspects()) else {
+                continue;
+            };
+            for artifact in step.artifacts() {
+                let Some(artifact) = loaded.folder.artifact(&artifact.name) else {
+                    continue;
+                };
+                let found = step.inspect(&plan::unhashed(artifact), &artifact.shown);
+                let refused = plan::refused(&self.db, input, setting, ix as u32, found.refusals);
+                for fault in found.faults.into_iter().chain(refused) {
+                    if !faults.contains(&fault) {
+                        faults.push(fault);
+                    }
+                }
+            }
+        }
+        faults
     }
 
     fn steps_of(&self, input: TaskInput, setting: SettingInput) -> Vec<Option<Arc<dyn Step>>> {

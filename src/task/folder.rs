@@ -30,6 +30,9 @@ pub const MAX_FILE_BYTES: u64 = 8 << 20;
 /// The files that say what an artifact, env or agent is; they are not part of its content.
 pub const SETTINGS_FILES: [&str; 3] = ["artifact.toml", "env.toml", "agent.toml"];
 
+/// The file that gives envs and agents more names.
+pub const ALIASES: &str = "aliases.toml";
+
 /// The folders that a task folder may have; it has at least one of them.
 pub const KIND_FOLDERS: [&str; 6] = ["tasks", "evals", "artifacts", "skills", "envs", "agents"];
 

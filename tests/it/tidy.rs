@@ -52,7 +52,14 @@ const HOMES: &[(&str, &[&str])] = &[
     ("base64", &["gateway", "provider", "steps"]),
     (
         "serde_json_path",
-        &["task/script", "gateway", "provider", "steps", "engine"],
+        &[
+            "task/script",
+            "task/deploy",
+            "gateway",
+            "provider",
+            "steps",
+            "engine",
+        ],
     ),
     ("rustix", &["system", "provider"]),
     ("schemars", &["step", "steps"]),

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::content;
 use super::entry::Reader;
 use super::settings::{Settings, table, text, texts};
-use super::{Definition, suggest};
+use super::{ALIASES, Definition, suggest};
 use crate::diagnostic::Diagnostic;
 use crate::json::{Map, Node, Value, json};
 use crate::system::FileKind;
@@ -114,7 +114,7 @@ impl Reader<'_> {
         let Some(path) = self.aliases_file.take() else {
             return;
         };
-        let shown = self.folder.shown_path("aliases.toml");
+        let shown = self.folder.shown_path(ALIASES);
         if self
             .system
             .link_metadata(&path)

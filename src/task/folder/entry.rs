@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use super::{KIND_FOLDERS, TaskEntry, TaskFolder, read_source, reason};
+use super::{ALIASES, KIND_FOLDERS, TaskEntry, TaskFolder, read_source, reason};
 use crate::diagnostic::{Diagnostic, Source, sort, visible_line};
 use crate::system::{FileKind, FolderEntry, System};
 use crate::task::parse::names::{fault_of_name, folded, say};
@@ -118,10 +118,10 @@ impl<'a> Reader<'a> {
                     format!("`{shown}` has a name that is kept for later"),
                     "rename or delete it",
                 );
-            } else if fold == folded("aliases.toml") {
-                match name == "aliases.toml" {
+            } else if fold == folded(ALIASES) {
+                match name == ALIASES {
                     true => self.aliases_file = Some(path),
-                    false => self.wrong_case(&shown, "aliases.toml"),
+                    false => self.wrong_case(&shown, ALIASES),
                 }
             } else if fold == folded("readme.md") {
                 self.readme = self.readme.take().or(Some(path));

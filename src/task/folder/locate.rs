@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{KIND_FOLDERS, kinds};
+use super::{ALIASES, KIND_FOLDERS, kinds};
 use crate::diagnostic::{Diagnostic, visible_line};
 use crate::system::{FileKind, System};
 
@@ -207,7 +207,7 @@ fn is_task_folder(system: &dyn System, path: &Path) -> bool {
         .iter()
         .any(|entry| {
             let name = entry.name.to_string_lossy();
-            let is_marker = ["bundle.toml", "aliases.toml"].contains(&&*name);
+            let is_marker = ["bundle.toml", ALIASES].contains(&&*name);
             is_marker
                 || entry.kind == FileKind::Folder && KIND_FOLDERS.contains(&&*name.to_lowercase())
         })

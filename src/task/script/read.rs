@@ -105,6 +105,11 @@ impl Reader {
             self.fault("`tool` is missing");
         }
         let env = self.text(call, "env").map(str::to_owned);
+        for (key, name) in [("tool", Some(&tool)), ("env", env.as_ref())] {
+            if name.is_some_and(|name| name.contains("{{")) {
+                self.fault(format!("`{key}` is a name and cannot hold a template"));
+            }
+        }
         let for_each = match call.get("for_each") {
             Some(list @ (Value::String(_) | Value::Array(_))) => Some(self.template(list)),
             Some(_) => {
@@ -230,7 +235,7 @@ mod tests {
                 {"tool": "search", "save": "found", "arguments": {"q": "{{fuond}}", "item": "{{item}}"}},
                 {"toll": "x", "for_each": "{{found}}", "arguments": {"q": "{{item}} {{match.1}}"}},
                 {"tool": "x", "save": "item", "on_error": "stop", "arguments": [], "for_each": 1},
-                {"tool": "x", "save": "a-b", "when": "{{prompt"},
+                {"tool": "{{match.1}}", "save": "a-b", "when": "{{prompt"},
                 1,
             ]},
             {"reply": 1, "calls": {}, "fail": "{{match}}", "structured": {"a": ["{{item}}"]}},
@@ -247,6 +252,7 @@ mod tests {
             rule 1, call 3: `arguments` must be a table
             rule 1, call 3: `on_error` is one of `fail` and `go-on`, not `stop`
             rule 1, call 3: `save` cannot be `item`, which has a meaning of its own
+            rule 1, call 4: `tool` is a name and cannot hold a template
             rule 1, call 4: `{{prompt` is not closed by `}}`
             rule 1, call 4: `a-b` is no name: use letters, digits and `_`
             rule 1, call 5: this must be a table

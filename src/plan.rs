@@ -11,12 +11,13 @@ mod deployed;
 mod inputs;
 mod queries;
 
-pub use contents::{FileMemo, hash_content, hash_definition, hash_files_of, is_settled};
+pub use contents::{FileMemo, hash_content, hash_definition, hash_files_of, is_settled, unhashed};
 pub use db::{Database, Db};
 pub use deployed::{Deployed, alone, deployed};
 pub use inputs::{ArtifactInput, FolderInput, SettingInput, TaskInput};
 pub use queries::{
-    BuiltStep, Setting, built, checked, effective, fingerprint, graph, parsed, plan, step, task,
+    BuiltStep, Setting, built, checked, effective, fingerprint, graph, parsed, plan, refused, step,
+    task,
 };
 
 #[cfg(test)]

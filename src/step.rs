@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use crate::context::{Answer, Lookup, Output};
+use crate::diagnostic::Diagnostic;
 use crate::digest::{Digest, Manifest};
 use crate::json::{Map, Value};
 use crate::resource::{ResourceId, Touch};
@@ -329,8 +330,27 @@ pub trait Step: Send + Sync + fmt::Debug {
     fn variables(&self) -> Vec<String> {
         Vec::new()
     }
+    /// Returns whether what its artifacts hold can be looked at before the run, see [`Step::inspect`].
+    fn inspects(&self) -> bool {
+        false
+    }
+    /// Looks at what an artifact of the step holds; `shown` is its path as people know it. The digests of the content are
+    /// not known yet.
+    fn inspect(&self, content: &Content, shown: &str) -> Inspected {
+        let _ = (content, shown);
+        Inspected::default()
+    }
     /// Runs the step. A live step is never run.
     fn run<'a>(&'a self, cx: StepCx<'a>) -> BoxFuture<'a, Result<Output, StepError>>;
+}
+
+/// What was found in an artifact before the run.
+#[derive(Clone, Debug, Default)]
+pub struct Inspected {
+    /// Faults of the step that names it.
+    pub refusals: Vec<Refusal>,
+    /// Faults of its files, each at its place there.
+    pub faults: Vec<Diagnostic>,
 }
 
 /// A refusal that the schema of the fields cannot express.

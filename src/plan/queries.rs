@@ -154,6 +154,18 @@ pub fn checked(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Vec<
     Arc::new(faults)
 }
 
+/// Turns what a step refuses of what is outside its task file into diagnostics at the fields at fault.
+pub fn refused(
+    db: &dyn Db,
+    input: TaskInput,
+    setting: SettingInput,
+    at: u32,
+    refusals: Vec<Refusal>,
+) -> Vec<Diagnostic> {
+    let parsed = effective(db, input, setting);
+    check::refusals(&parsed.places, StepIx(at), refusals)
+}
+
 /// Returns what each step touches: what it says, and the envs behind the agents that it prompts.
 #[salsa::tracked(returns(ref))]
 pub fn touches(

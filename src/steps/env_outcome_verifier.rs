@@ -102,7 +102,9 @@
 //! # What it gives
 //!
 //! `metadata.verifications.<verifier_id>`: the rows as `results`, and the `score`. A row has passed if its `result` is
-//! `true`; `score` and `weight` count in a `weighted_average`. A reply that is an error gives one row that did not pass,
+//! `true`; `score` and `weight` count in a `weighted_average`. What a row says in `justification` is shown where it did not
+//! pass. A row with neither `result` nor `score`, and a `call` of a tool that the env does not have, are faults of the
+//! verifier, and fail the step. A reply that is an error gives one row that did not pass,
 //! and the score 0; nothing is run then.
 //!
 //! # What is in its key
@@ -141,8 +143,8 @@ use crate::resource::{ResourceId, Touch};
 use crate::step::env::LiveEnv;
 use crate::step::sandbox::BoxFuture;
 use crate::step::{
-    ArtifactKind, ArtifactRef, Content, NameRef, Refusal, Step, StepCx, StepError, StepType,
-    read_fields, schema_of,
+    ArtifactKind, ArtifactRef, Content, Inspected, NameRef, Refusal, Step, StepCx, StepError,
+    StepType, read_fields, schema_of,
 };
 use crate::task::{OnError, StepId};
 use entry::Entry;
@@ -319,6 +321,35 @@ impl Step for OutcomeVerifier {
     // What the artifact holds is known when the step runs; expectations need no Python.
     fn tools(&self) -> &'static [&'static str] {
         &["python3"]
+    }
+
+    fn inspects(&self) -> bool {
+        true
+    }
+
+    fn inspect(&self, content: &Content, shown: &str) -> Inspected {
+        let mut found = Inspected::default();
+        // A kind that is wrong is told by whoever knows where artifacts are named.
+        if !VERIFIER.contains(&content.kind) {
+            return found;
+        }
+        match entry::entry(content) {
+            Err(why) => {
+                let refusal = Refusal::new("not-a-verifier", "/file_artifact_id", why);
+                found.refusals.push(refusal);
+            }
+            Ok(Entry::Declared(file)) => {
+                // One that cannot be read is told when its content is taken.
+                if let Ok((mut source, faults)) = program::text_of(file) {
+                    source.name = format!("{shown}/{}", file.path);
+                    let has_reply = given(&self.fields.prompt_id).is_some();
+                    let read = declared::check_file(&source, faults, has_reply);
+                    found.faults.extend(read.err().into_iter().flatten());
+                }
+            }
+            Ok(Entry::Python(_) | Entry::Program(_)) => {}
+        }
+        found
     }
 
     fn run<'a>(&'a self, cx: StepCx<'a>) -> BoxFuture<'a, Result<Output, StepError>> {

@@ -10,7 +10,7 @@ mod wants;
 use serde_json_path::JsonPath;
 
 use crate::diagnostic::concise::concise;
-use crate::diagnostic::{Diagnostic, Source};
+use crate::diagnostic::{Diagnostic, Source, did_you_mean};
 use crate::json::{Map, Node, Value, from_slice, json};
 use crate::step::StepError;
 use crate::step::env::{LiveEnv, answer_of};
@@ -98,9 +98,24 @@ fn schema() -> Value {
 /// Reads a file of which these faults are known; the error tells all its faults.
 pub(super) fn read(
     source: &Source,
-    mut faults: Vec<Diagnostic>,
+    faults: Vec<Diagnostic>,
     has_reply: bool,
 ) -> Result<Declared, String> {
+    check_file(source, faults, has_reply).map_err(|faults| {
+        format!(
+            "`{}` cannot be read:\n{}",
+            source.name,
+            concise(&faults).trim_end()
+        )
+    })
+}
+
+/// Reads a file likewise; the error is all its faults.
+pub(super) fn check_file(
+    source: &Source,
+    mut faults: Vec<Diagnostic>,
+    has_reply: bool,
+) -> Result<Declared, Vec<Diagnostic>> {
     let (root, more) = parse(source);
     faults.extend(more);
     faults.extend(check(
@@ -141,11 +156,7 @@ pub(super) fn read(
         });
     }
     crate::diagnostic::sort(&mut faults);
-    Err(format!(
-        "`{}` cannot be read:\n{}",
-        source.name,
-        concise(&faults).trim_end()
-    ))
+    Err(faults)
 }
 
 /// One table of the file, while it is read. What does not fit the schema is passed over: its fault is told already.
@@ -259,6 +270,15 @@ impl Declared {
             true => state(&self.name, env).await?,
             false => Value::Null,
         };
+        let calls = self.expectations.iter().filter_map(|one| match &one.about {
+            About::Call(call, _) => Some(call),
+            About::State(_) | About::Reply => None,
+        });
+        let calls: Vec<&Call> = calls.collect();
+        if !calls.is_empty() {
+            // A wrong name is a fault of the verifier, which the agent must not pay for.
+            self.check_tools(&calls, &env.tools().await?)?;
+        }
         let mut answers: Vec<(&Call, Result<Value, String>)> = Vec::new();
         let mut rows = Vec::with_capacity(self.expectations.len());
         for one in &self.expectations {
@@ -287,6 +307,43 @@ impl Declared {
             rows.push(one.row(passed, &why));
         }
         Ok(rows)
+    }
+}
+
+impl Declared {
+    fn check_tools(&self, calls: &[&Call], tools: &[Value]) -> Result<(), StepError> {
+        let names = tools.iter().filter_map(|tool| tool.get("name")?.as_str());
+        let names: Vec<&str> = names.collect();
+        for call in calls {
+            let Some(tool) = tools.iter().find(|tool| tool["name"] == call.tool.as_str()) else {
+                let near = did_you_mean(&call.tool, names.iter().copied());
+                let near = near.map(|near| format!("; {near}")).unwrap_or_default();
+                return Err(StepError::of(
+                    "ValueError",
+                    format!(
+                        "verifier `{}` calls tool `{}`, which the env does not have{near}",
+                        self.name, call.tool
+                    ),
+                ));
+            };
+            let required = tool
+                .pointer("/inputSchema/required")
+                .and_then(Value::as_array);
+            let missing = required.into_iter().flatten().filter_map(Value::as_str);
+            let missing: Vec<&str> = missing
+                .filter(|name| !call.arguments.contains_key(*name))
+                .collect();
+            if let [first, ..] = missing[..] {
+                return Err(StepError::of(
+                    "ValueError",
+                    format!(
+                        "verifier `{}` calls tool `{}` without `{first}`, which it requires",
+                        self.name, call.tool
+                    ),
+                ));
+            }
+        }
+        Ok(())
     }
 }
 

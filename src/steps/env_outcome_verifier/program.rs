@@ -42,7 +42,8 @@ pub(super) struct Job<'a> {
 
 /// Reads a file of an artifact as text; what is not UTF-8 stands as `?` and is told.
 pub(super) fn text_of(file: &ContentFile) -> Result<(Source, Vec<Diagnostic>), StepError> {
-    let (path, size) = (&file.path, file.size);
+    let path = &file.path;
+    let size = crate::system::disk::metadata(&file.source).map_or(file.size, |found| found.len());
     if size > MAX_TEXT {
         let what = format!("`{path}` has {size} bytes, more than the limit of {MAX_TEXT}");
         return Err(StepError::of("ValueError", what));
@@ -225,8 +226,17 @@ pub(super) fn rows_of(verifier: &str, given: Value) -> Result<Vec<Value>, StepEr
         },
         other => return Err(wrong("what is no list of rows", &other)),
     };
-    match rows.iter().position(|row| !row.is_object()) {
-        Some(at) => Err(wrong(&format!("as row {at} what is no object"), &rows[at])),
+    if let Some(at) = rows.iter().position(|row| !row.is_object()) {
+        return Err(wrong(&format!("as row {at} what is no object"), &rows[at]));
+    }
+    // A row that says nothing is a fault of the verifier, which the agent must not pay for.
+    let says = |row: &Value| {
+        ["result", "score", "skipped"]
+            .iter()
+            .any(|key| row.get(key).is_some())
+    };
+    match rows.iter().position(|row| !says(row)) {
+        Some(at) => Err(wrong(&format!("row {at} without `result`"), &rows[at])),
         None => Ok(rows),
     }
 }

@@ -91,7 +91,7 @@ fn expectations_are_looked_at_without_a_bench() {
 
 #[test]
 fn a_python_file_runs_on_a_bench_with_its_packages() {
-    let rows = r#"[{"id": "sent", "result": true}, {"result": "yes"}, {}]"#;
+    let rows = r#"[{"id": "sent", "result": true}, {"result": "yes"}, {"result": false}]"#;
     let leaves: &[(&str, &str)] = Vec::leak(vec![("rows.json", rows)]);
     let world = world(FakeSandbox::new("bench").at("/tmp").leaving(|exec| {
         let Program::Argv(argv) = &exec.program else {
@@ -116,7 +116,7 @@ fn a_python_file_runs_on_a_bench_with_its_packages() {
     let mut fields = fields("python");
     fields["score_aggregator"] = "weighted_average".into();
     expect![[r#"
-        metadata.verifications.check = {"results":[{"id":"sent","result":true},{"result":"yes"},{}],"score":0.3333333333333333}
+        metadata.verifications.check = {"results":[{"id":"sent","result":true},{"result":"yes"},{"result":false}],"score":0.3333333333333333}
     "#]].assert_eq(&go(&world, fields));
     expect![[r#"
         Note: bench with ["httpx", "mcp>=1.25,<2"]

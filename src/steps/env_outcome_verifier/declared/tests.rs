@@ -218,15 +218,23 @@ fn texts_lists_and_objects_are_searched() {
 #[test]
 fn a_tool_that_fails_fails_its_row() {
     check(
-        "call = { tool = 'search' }; exists = false
-         call = { tool = 'find' }; exists = true",
+        "call = { tool = 'search' }; exists = false",
         expect![[r#"
             - call = { tool = 'search' }; exists = false
                 tool `search` failed: `query` is missing
-            - call = { tool = 'find' }; exists = true
-                tool `find` failed: unknown tool: find
         "#]],
     );
+}
+
+#[test]
+fn a_call_that_no_tool_takes_is_a_fault_of_the_verifier() {
+    let needs = json!({"name": "get", "inputSchema": {"required": ["id"]}});
+    let env = mail().tool(needs, |_| tool_result(&json!({})));
+    let said = |call: &str| rows_of(&env, format!("[[expect]]\n{call}\nexists = true\n"), None);
+    expect!["ValueError: verifier `verify.toml` calls tool `serch`, which the env does not have; did you mean `search`?"]
+        .assert_eq(&said("call = { tool = 'serch' }"));
+    expect!["ValueError: verifier `verify.toml` calls tool `get` without `id`, which it requires"]
+        .assert_eq(&said("call = { tool = 'get', arguments = { ID = 1 } }"));
 }
 
 #[test]

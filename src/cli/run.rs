@@ -25,7 +25,7 @@ pub(super) struct Args {
     /// Look for nothing in the cache, and keep nothing in it
     #[arg(long, conflicts_with = "cached_only")]
     no_cache: bool,
-    /// Run so many steps at once [default: `run.jobs` of aebuild.toml, else the number of processors]
+    /// Run so many steps at once [default: `run.jobs` of aebuild.toml, else two more than there are processors]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     jobs: Option<u32>,
     /// Leave live things up after the run, until Ctrl-C

@@ -1,6 +1,5 @@
 //! Virtual environments for programs of authors: made once for a set of packages, kept in the cache folder.
 
-use std::fs::TryLockError;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -52,8 +51,12 @@ pub async fn environment(folder: &Path, packages: &[String]) -> Result<PathBuf, 
         loop {
             match lock.try_lock() {
                 Ok(()) => return Ok(()),
-                Err(TryLockError::WouldBlock) => tokio::time::sleep(LOCK_EACH).await,
-                Err(TryLockError::Error(error)) => return Err(error),
+                Err(error) => match io::Error::from(error) {
+                    error if error.kind() == io::ErrorKind::WouldBlock => {
+                        tokio::time::sleep(LOCK_EACH).await;
+                    }
+                    error => return Err(error),
+                },
             }
         }
     };

@@ -286,7 +286,7 @@ fn a_retry_takes_back_what_hit() {
           a rolled back for b, attempt 2
           b rolled back for b, attempt 2
           a dirty: rolled back, attempt 2
-          run a #1
+          run a #2
         > a ok
           a gave the same
           store instead a
@@ -680,7 +680,7 @@ fn a_step_that_waits_for_a_slot_does_not_start_on_what_a_retry_left() {
               b dirty: never run
             > box settles
               run a #2 (create box new 1)
-              run b #2 (reuse box new 1)
+              run b #1 (reuse box new 1)
             > start
             > start
         "#]],
@@ -1084,7 +1084,7 @@ fn a_snapshot_that_turns_out_to_be_lost_is_made_again() {
           load gave the same
           store instead load (left box bf14b6)
           check dirty: field `field` changed
-          run check #2 (reuse box bf14b6)
+          run check #1 (reuse box bf14b6)
         > check ok
           check gave the same
           store check
@@ -1118,7 +1118,7 @@ fn a_group_whose_state_is_lost_runs_again_as_one() {
           store instead a (left box new 1+a86c+a86c)
           store instead b (left box new 1+a86c+a86c)
           check dirty: field `field` changed
-          run check #2 (reuse box new 1+a86c+a86c)
+          run check #1 (reuse box new 1+a86c+a86c)
         > check ok
           check gave the same
           store check
@@ -1161,7 +1161,7 @@ fn a_state_that_cannot_be_kept_is_not_made_for_ever() {
           store wait
           check dirty: never run
           load dirty: the state of sandbox `box` after it was lost, and `check` needs it
-          run load #2 (create box new 1)
+          run load #1 (create box new 1)
         > rest
           settle box
           load finished

@@ -87,8 +87,23 @@ pub enum MadeOf {
     Sandbox(Vec<(String, String)>),
     /// An env.
     Env(Arc<EnvParts>),
-    /// An agent, and the envs that it is connected to.
-    Agent(Arc<AgentSpec>, Vec<String>),
+    /// An agent.
+    Agent(Arc<AgentParts>),
+}
+
+/// What an agent is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentParts {
+    /// What it is and how it is run.
+    pub spec: AgentSpec,
+    /// The envs that it is connected to.
+    pub env_ids: Vec<String>,
+    /// The files of its folder.
+    pub content: Option<Arc<Content>>,
+    /// The variables that its deploy step gives it.
+    pub variables: Vec<(String, String)>,
+    /// The variables of this machine that it sees.
+    pub passed: Vec<(String, String)>,
 }
 
 /// What an env is made of.

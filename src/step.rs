@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod env;
+pub mod model;
 pub mod sandbox;
 
 use std::fmt;
@@ -21,6 +22,7 @@ use crate::task::{OnError, StepId};
 pub use crate::task::{ArtifactKind, Determinism};
 use agent::Agent;
 use env::LiveEnv;
+use model::Models;
 use sandbox::{BoxFuture, Sandbox, SandboxError};
 
 /// A place in a step's fields that names an artifact.
@@ -213,6 +215,10 @@ pub trait Services: Send + Sync {
     fn sandbox(&self, name: &str) -> Result<Arc<dyn Sandbox>, StepError>;
     /// Returns the live env, which is at the version that the step needs, for a caller of the default role.
     fn env(&self, name: &str) -> Result<Arc<dyn LiveEnv>, StepError>;
+    /// Returns the models, as this step may ask them.
+    fn models(&self) -> Arc<dyn Models>;
+    /// Returns the sandbox of an agent; `None` where it has none.
+    fn agent_sandbox(&self, name: &str) -> Option<Arc<dyn Sandbox>>;
     /// Returns the agent.
     fn agent(&self, name: &str) -> Result<Arc<dyn Agent>, StepError>;
     /// Makes a place for a program of the step, with a Python that has these packages, written as `pip` requirements.
@@ -309,6 +315,14 @@ pub trait Step: Send + Sync + fmt::Debug {
     /// Returns which env or agent the step makes; how it is run is for the planner to find out.
     fn deploys(&self) -> Option<Deploys> {
         None
+    }
+    /// Returns whether the step prompts the agents that it touches, and so works on their envs.
+    fn prompts(&self) -> bool {
+        false
+    }
+    /// Returns which agents may ask which others after this step: each an agent and its peers.
+    fn peerings(&self) -> Vec<(String, Vec<String>)> {
+        Vec::new()
     }
     /// Returns the artifacts that the step uses.
     fn artifacts(&self) -> Vec<ArtifactRef> {

@@ -15,6 +15,7 @@ pub mod env_outcome_verifier;
 pub mod load_artifact;
 pub mod modify_env_tool_access;
 mod object_url;
+mod on_agent;
 mod on_env;
 mod pattern;
 mod reply;

@@ -39,7 +39,12 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
                 if has_placeholder(wanted) {
                     continue;
                 }
-                let found = AgentSpec::of(agent_id.as_deref(), agent_name, checked.folder);
+                let found = AgentSpec::of(
+                    agent_id.as_deref(),
+                    agent_name,
+                    checked.folder,
+                    &checked.config.agents,
+                );
                 (field, checked.folder.agent(wanted), found.map(drop))
             }
         };

@@ -24,6 +24,7 @@ use crate::resource::ResourceKind;
 use crate::schedule::{Ended, MadeOf, Need};
 use crate::step::agent::Agent;
 use crate::step::env::{DEFAULT_ROLE, LiveEnv};
+use crate::step::model::{ChatReply, ChatRequest, ModelError, Models};
 use crate::step::sandbox::{BoxFuture, Sandbox};
 use crate::step::{Bench, Content, Services, StepCx, StepError, StoredFile, Stream};
 use crate::system::{System, locked};
@@ -77,6 +78,7 @@ impl StepRun {
         let started_us = self.system.now_us();
         let mut sandboxes = HashMap::new();
         let mut envs = HashMap::new();
+        let mut agents = HashMap::new();
         let mut lost = None;
         for need in &self.needs {
             let (plan, name) = (&self.job.plan, need.resource.name.clone());
@@ -104,11 +106,18 @@ impl StepRun {
                         }),
                     }
                 }
-                // An agent is made by the step that asks it.
-                ResourceKind::Agent => Ok(()),
+                ResourceKind::Agent => {
+                    let agent = self
+                        .provisioner
+                        .provide_agent(self.task, plan, self.step, need);
+                    agent.await.map(|sandbox| {
+                        agents.extend(sandbox.map(|sandbox| (name, sandbox)));
+                    })
+                }
             };
             match provided {
-                Ok(()) if need.resource.kind == ResourceKind::Agent => {}
+                // One without a sandbox is made by the step that asks it.
+                Ok(()) if is_agent_alone(need, &agents) => {}
                 Ok(()) => told(Moment::Provisioned(need.clone())),
                 Err(ProvisionError::Lost(why)) => {
                     if let Some(why) = why {
@@ -138,6 +147,7 @@ impl StepRun {
             outputs: self.outputs.share(),
             sandboxes,
             envs,
+            agents,
             provisioner: self.provisioner.clone(),
             task: self.task,
             attempt: self.attempt,
@@ -229,6 +239,11 @@ impl StepRun {
     }
 }
 
+/// Returns whether a need is an agent without a sandbox.
+fn is_agent_alone(need: &Need, agents: &HashMap<String, Arc<dyn Sandbox>>) -> bool {
+    need.resource.kind == ResourceKind::Agent && !agents.contains_key(&need.resource.name)
+}
+
 /// Waits until a step is to be aborted.
 async fn told_to_stop(mut aborted: watch::Receiver<bool>) {
     // Where nobody can say so any more, nobody will.
@@ -267,6 +282,8 @@ struct World {
     outputs: Outputs,
     sandboxes: HashMap<String, Arc<dyn Sandbox>>,
     envs: HashMap<String, Arc<Gate>>,
+    /// The sandboxes of agents.
+    agents: HashMap<String, Arc<dyn Sandbox>>,
     provisioner: Arc<Provisioner>,
     task: usize,
     attempt: u32,
@@ -362,15 +379,24 @@ impl Services for World {
         Ok(Arc::new(EnvHandle::new(gate, gateway, caller)))
     }
 
+    fn models(&self) -> Arc<dyn Models> {
+        Arc::new(NoModels)
+    }
+
+    fn agent_sandbox(&self, name: &str) -> Option<Arc<dyn Sandbox>> {
+        self.agents.get(name).cloned()
+    }
+
     fn agent(&self, name: &str) -> Result<Arc<dyn Agent>, StepError> {
         let plan = &self.job.plan;
         let maker = plan.maker_of(self.step, &Place::Agent(name.to_owned()));
         let made_of = maker.map(|maker| &plan.steps[maker.at()].made_of);
-        let Some(MadeOf::Agent(spec, _)) = made_of else {
+        let Some(MadeOf::Agent(parts)) = made_of else {
             return Err(StepError::new(format!(
                 "nothing says what agent `{name}` is made of"
             )));
         };
+        let spec = &parts.spec;
         let script = Script::read(&spec.settings).map_err(|faults| {
             let text = format!(
                 "the script of agent `{name}` cannot be used: {}",
@@ -460,4 +486,18 @@ fn add_to_log(log: &Mutex<Vec<u8>>, bytes: &[u8]) {
         LOG_LIMIT >> 20
     );
     log.extend_from_slice(said.as_bytes());
+}
+
+/// Where no model can be asked.
+struct NoModels;
+
+impl Models for NoModels {
+    fn chat(&self, request: ChatRequest) -> BoxFuture<'_, Result<ChatReply, ModelError>> {
+        Box::pin(async move {
+            Err(ModelError::NotSetUp {
+                model: request.model,
+                why: "nothing says how it is reached".to_owned(),
+            })
+        })
+    }
 }

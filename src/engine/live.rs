@@ -19,7 +19,7 @@ use crate::provider::docker::Docker;
 use crate::provider::local::{
     LocalError, LocalSandbox, LocalSandboxes, RunFolder, SandboxSpec, Wanted,
 };
-use crate::resource::{ResourceId, ResourceKind, Version};
+use crate::resource::{ResourceId, ResourceKind, Touch, Version};
 use crate::schedule::{MadeOf, Need, PlannedStep, TaskPlan};
 use crate::step::sandbox::Sandbox;
 use crate::system::{System, locked};
@@ -213,6 +213,29 @@ impl Provisioner {
         Ok(live.sandbox.clone())
     }
 
+    /// Brings the sandbox of an agent to the version that a step needs; one that nobody uses is not made.
+    pub(super) async fn provide_agent(
+        &self,
+        task: usize,
+        plan: &TaskPlan,
+        step: StepIx,
+        need: &Need,
+    ) -> Result<Option<Arc<dyn Sandbox>>, ProvisionError> {
+        let place = Place::Agent(need.resource.name.clone());
+        let maker = plan.maker_of(step, &place);
+        let made_of = maker.map(|maker| &plan.steps[maker.at()].made_of);
+        let uses_it = match made_of {
+            Some(MadeOf::Agent(parts)) => parts.spec.uses_sandbox(),
+            _ => false,
+        };
+        let touch = plan.touch(step, &need.resource);
+        let is_fresh = matches!(need.version, Version::Created(_));
+        if is_fresh && !uses_it && touch != Some(Touch::Mutates) {
+            return Ok(None);
+        }
+        self.provide(task, plan, step, need).await.map(Some)
+    }
+
     async fn create(
         &self,
         task: usize,
@@ -287,13 +310,14 @@ impl Provisioner {
 
     /// Returns the sandbox among a step's needs that is not there any more.
     pub(super) async fn vanished(&self, task: usize, needs: &[Need]) -> Option<ResourceId> {
-        let of_sandboxes = |need: &&Need| need.resource.kind == ResourceKind::Sandbox;
+        let of_sandboxes = |need: &&Need| need.resource.kind != ResourceKind::Env;
         for need in needs.iter().filter(of_sandboxes) {
             let slot = self.slot(task, &need.resource);
             let slot = slot.lock().await;
             let is_there =
                 |live: &LiveSandbox| crate::system::disk::exists(live.sandbox.state_dir());
-            if !slot.as_ref().is_some_and(is_there) {
+            let is_alone = slot.is_none() && need.resource.kind == ResourceKind::Agent;
+            if !is_alone && !slot.as_ref().is_some_and(is_there) {
                 return Some(need.resource.clone());
             }
         }
@@ -472,16 +496,20 @@ fn definition(
     step: StepIx,
     resource: &ResourceId,
 ) -> (String, Vec<(String, String)>) {
-    let place = Place::Sandbox(resource.name.clone());
+    let (place, member) = match resource.kind {
+        ResourceKind::Agent => (Place::Agent(resource.name.clone()), "instance_id"),
+        _ => (Place::Sandbox(resource.name.clone()), "sandbox_id"),
+    };
     let Some(maker) = plan.maker_of(step, &place) else {
         return (format!("local-{}", resource.name), Vec::new());
     };
     let maker = &plan.steps[maker.at()];
     let variables = match &maker.made_of {
         MadeOf::Sandbox(variables) => variables.clone(),
-        MadeOf::Nothing | MadeOf::Env(_) | MadeOf::Agent(..) => Vec::new(),
+        MadeOf::Agent(parts) => parts.variables.clone(),
+        MadeOf::Nothing | MadeOf::Env(_) => Vec::new(),
     };
-    (handle(maker, &place, "sandbox_id"), variables)
+    (handle(maker, &place, member), variables)
 }
 
 /// Returns the handle that a deploy step gave to what it makes.

@@ -179,7 +179,7 @@ impl<'a> Dispatcher<'a> {
         // After a failure the change is still what a later explanation is about.
         let went_well = !matches!(outcome, Outcome::Failed | Outcome::Cancelled);
         for planned in task.job.plan.steps.iter().filter(|_| went_well) {
-            if matches!(planned.made_of, MadeOf::Env(_) | MadeOf::Agent(..)) {
+            if matches!(planned.made_of, MadeOf::Env(_) | MadeOf::Agent(_)) {
                 let run = &self.settings.run;
                 self.store.keep_definition(planned, run, task.began_us);
             }

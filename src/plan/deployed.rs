@@ -8,7 +8,7 @@ use super::queries::Setting;
 use crate::context::{Output, Place};
 use crate::digest::{Digester, Manifest};
 use crate::json::Value;
-use crate::schedule::{EnvParts, MadeOf};
+use crate::schedule::{AgentParts, EnvParts, MadeOf};
 use crate::step::{Content, Deploys, Step};
 use crate::task::config::Config;
 use crate::task::deploy::{AgentSpec, EnvRun, EnvSpec, Unusable};
@@ -26,7 +26,7 @@ pub fn deployed(
             agent_name,
             agent_id,
             env_ids,
-        } => AgentSpec::of(agent_id.as_deref(), agent_name, folder)
+        } => AgentSpec::of(agent_id.as_deref(), agent_name, folder, &config.agents)
             .map(|spec| Deployed::Agent(spec, env_ids.clone())),
     }
 }
@@ -45,7 +45,7 @@ impl Deployed {
     pub fn content_name(&self) -> Option<String> {
         match self {
             Deployed::Env(spec) => spec.folder.as_ref().map(|name| format!("envs/{name}")),
-            Deployed::Agent(spec, _) => Some(format!("agents/{}", spec.folder)),
+            Deployed::Agent(spec, _) => spec.folder.as_ref().map(|name| format!("agents/{name}")),
         }
     }
 }
@@ -113,11 +113,30 @@ pub(super) fn made_of(
             (MadeOf::Env(Arc::new(made_of)), Some(parts))
         }
         Deployed::Agent(spec, env_ids) => {
-            let noun = format!("agent `{}`", spec.folder);
+            let noun = format!("agent `{}`", spec.folder.as_deref().unwrap_or(&spec.id));
             parts.value(format!("type of {noun}"), &Value::String(spec.kind.clone()));
             parts.value(format!("settings of {noun}"), &spec.settings);
             add_files(&mut parts, &noun, content.as_deref());
-            (MadeOf::Agent(Arc::new(spec), env_ids), Some(parts))
+            if spec.uses_sandbox() {
+                parts.value(format!("isolation of {noun}"), &run.isolation.into());
+            }
+            let value = |name: &String| {
+                let value = run.variables.get(name).cloned().flatten()?;
+                Some((name.clone(), value))
+            };
+            let passed: Vec<(String, String)> =
+                spec.pass_variables().iter().filter_map(value).collect();
+            for (name, value) in &passed {
+                parts.secret(format!("variable `{name}` of {noun}"), Some(value));
+            }
+            let made_of = AgentParts {
+                spec,
+                env_ids,
+                content,
+                variables: env_vars(&step.fields()),
+                passed,
+            };
+            (MadeOf::Agent(Arc::new(made_of)), Some(parts))
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::db::Db;
-use super::deployed::{made_of, with_parts};
+use super::deployed::{Deployed, deployed, made_of, with_parts};
 use super::inputs::{SettingInput, TaskInput};
 use crate::check::{self, Checked};
 use crate::context::{Entry, Place};
@@ -175,35 +175,73 @@ pub fn touches(
 ) -> Arc<Vec<Vec<(ResourceId, Touch)>>> {
     let graph = graph(db, input, setting);
     let mut all: Vec<Vec<(ResourceId, Touch)>> = Vec::new();
-    let mut agents: Vec<(StepIx, String, Vec<String>)> = Vec::new();
+    let mut agents: Vec<(StepIx, String, Vec<String>, bool)> = Vec::new();
+    let mut peerings: Vec<(StepIx, String, Vec<String>)> = Vec::new();
     for at in graph.steps() {
         let built = built(db, input, setting, at.0);
         let Some(step) = &built.step else {
             all.push(Vec::new());
             continue;
         };
-        if let Some(Deploys::Agent {
-            agent_name,
-            env_ids,
-            ..
-        }) = step.deploys()
-        {
-            agents.push((at, agent_name, env_ids));
+        if let Some(deploys @ Deploys::Agent { .. }) = step.deploys() {
+            let folder = input.folder(db).folder(db);
+            let run = setting.setting(db);
+            let made = deployed(&deploys, folder.as_ref(), &run.config);
+            let uses_sandbox = matches!(&made, Ok(Deployed::Agent(spec, _)) if spec.uses_sandbox());
+            if let Deploys::Agent {
+                agent_name,
+                env_ids,
+                ..
+            } = deploys
+            {
+                agents.push((at, agent_name, env_ids, uses_sandbox));
+            }
+        }
+        for (source, peers) in step.peerings() {
+            peerings.push((at, source, peers));
         }
         let mut touched = step.touches();
-        let prompted: Vec<String> = touched
+        let mut prompted: Vec<String> = touched
             .iter()
             .filter(|(resource, touch)| {
                 resource.kind == ResourceKind::Agent
-                    && !matches!(touch, Touch::Creates | Touch::Retires)
+                    && matches!(touch, Touch::Observes | Touch::MayMutate)
             })
             .map(|(resource, _)| resource.name.clone())
             .collect();
-        for name in prompted {
-            let maker = agents.iter().rev().find(|(other, agent_name, _)| {
-                *agent_name == name && graph.is_ancestor(*other, at)
-            });
-            for env_id in maker.iter().flat_map(|(_, _, env_ids)| env_ids) {
+        let mut next = 0;
+        while let Some(name) = prompted.get(next).cloned() {
+            next += 1;
+            let before = |other: &StepIx| graph.is_ancestor(*other, at);
+            // Who may be asked by who is asked is asked too. The last list of an agent's peers counts.
+            let peers = peerings
+                .iter()
+                .rev()
+                .find(|(other, source, _)| *source == name && before(other));
+            let is_asked = peers.is_some_and(|_| step.prompts());
+            for peer in peers.iter().flat_map(|(_, _, peers)| peers) {
+                if is_asked && !prompted.contains(peer) {
+                    prompted.push(peer.clone());
+                    touched.push((ResourceId::agent(peer), Touch::MayMutate));
+                }
+            }
+            let maker = agents
+                .iter()
+                .rev()
+                .find(|(other, agent_name, ..)| *agent_name == name && before(other));
+            let Some((_, _, env_ids, uses_sandbox)) = maker else {
+                continue;
+            };
+            let agent = ResourceId::agent(&name);
+            if !uses_sandbox
+                && let Some((_, touch)) = touched.iter_mut().find(|(other, _)| *other == agent)
+            {
+                *touch = Touch::Observes;
+            }
+            if !step.prompts() {
+                continue;
+            }
+            for env_id in env_ids {
                 let env = ResourceId::env(env_id);
                 if !touched.iter().any(|(resource, _)| *resource == env) {
                     touched.push((env, Touch::Mutates));
@@ -271,7 +309,7 @@ pub fn fingerprint(db: &dyn Db, input: TaskInput, setting: SettingInput, at: u32
         isolation: runs_commands.then_some(run.isolation),
         sample: run.overrides.sample,
     };
-    let determinism = determinism(run, input, db, decl, step.as_ref(), touched);
+    let determinism = determinism(run, input, setting, db, decl, step.as_ref(), touched);
     Arc::new(rebuild::fingerprint(
         &lineage_name(db, input),
         decl.id.as_str(),
@@ -318,7 +356,7 @@ pub fn plan(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<TaskPla
             id: decl.id.clone(),
             kind: step_type.name,
             key: with_definition(key, parts.as_ref()),
-            determinism: determinism(run, input, db, decl, step.as_ref(), &touched),
+            determinism: determinism(run, input, setting, db, decl, step.as_ref(), &touched),
             touches: touched,
             live: step
                 .live_output(&handle(&lineage, decl, &run.overrides))
@@ -415,13 +453,14 @@ fn handle(task: &str, decl: &StepDecl, overrides: &Overrides) -> String {
 fn determinism(
     run: &Setting,
     input: TaskInput,
+    setting: SettingInput,
     db: &dyn Db,
     decl: &StepDecl,
     step: &dyn Step,
     touched: &[(ResourceId, Touch)],
 ) -> Determinism {
-    let (task, id) = (input.name(db), decl.id.as_str());
-    if let Some(declared) = run.config.determinism.of(task, id, &decl.kind) {
+    let (name, id) = (input.name(db), decl.id.as_str());
+    if let Some(declared) = run.config.determinism.of(name, id, &decl.kind) {
         return declared;
     }
     let folder = input.folder(db).folder(db);
@@ -432,7 +471,27 @@ fn determinism(
             let spec = EnvSpec::of(&resource.name, folder, &run.config.envs);
             spec.ok()?.determinism
         });
-    of_envs.fold(step.determinism(), Ord::max)
+    let own = of_envs.fold(step.determinism(), Ord::max);
+    if !step.prompts() {
+        return own;
+    }
+    let is_asked = |name: &String| {
+        let agent = ResourceId::agent(name);
+        touched.iter().any(|(resource, _)| *resource == agent)
+    };
+    let n = task(db, input, setting).steps.len() as u32;
+    let made = (0..n).filter_map(|at| {
+        let deploys = built(db, input, setting, at).step.as_ref()?.deploys()?;
+        let Deploys::Agent { agent_name, .. } = &deploys else {
+            return None;
+        };
+        is_asked(agent_name).then(|| deployed(&deploys, folder, &run.config).ok())?
+    });
+    let of_agents = made.filter_map(|made| match made {
+        Deployed::Agent(spec, _) => Some(spec.determinism()),
+        Deployed::Env(_) => None,
+    });
+    of_agents.fold(own, Ord::max)
 }
 
 fn task_to_json(task: &Task) -> Value {

@@ -39,13 +39,14 @@ impl Agent for ScriptedAgent {
 
 impl ScriptedAgent {
     async fn act(&self, prompt: Prompt) -> Result<Reply, AgentError> {
+        let text = prompt.text();
         let mut act = Act {
-            scope: json!({"prompt": prompt.text}),
-            trajectory: vec![json!({"role": "user", "content": prompt.text})],
+            scope: json!({"prompt": text}),
+            trajectory: vec![json!({"role": "user", "content": text})],
             tool_calls: 0,
             envs: prompt.envs,
         };
-        let done = self.follow(&prompt.text, prompt.attempt, &mut act).await;
+        let done = self.follow(&text, prompt.attempt, &mut act).await;
         let (text, structured) = match done {
             Ok(done) => done,
             Err(Fault::Env(error)) => return Err(AgentError::Env(error)),
@@ -64,6 +65,7 @@ impl ScriptedAgent {
             tool_calls: act.tool_calls,
             structured,
             trajectory: act.trajectory,
+            ..Reply::default()
         })
     }
 

@@ -472,7 +472,7 @@ impl Session {
                 let kept = store.verdicts(&step.key);
                 step.candidates = kept.candidates;
                 step.previous = kept.previous;
-            } else if matches!(step.made_of, MadeOf::Env(_) | MadeOf::Agent(..)) {
+            } else if matches!(step.made_of, MadeOf::Env(_) | MadeOf::Agent(_)) {
                 step.previous = store.definition(&step.key);
             }
         }

@@ -221,6 +221,8 @@ impl Step for DeployAgent {
             "on_host": false,
             "installed_container": null,
             "env_ids": fields.env_ids,
+            "agent_description": fields.agent_description,
+            "system_prompt": fields.system_prompt,
         });
         let place = Place::Agent(fields.agent_name.clone());
         Some(Output::of(vec![Entry::live(

@@ -31,23 +31,21 @@
 //! - Conversations of more than one turn, `parts` that are not text, `context_id` and `snapshot_config` are refused, not
 //!   there yet. Fields that speak to a model are accepted and change nothing of a scripted agent.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::on_agent::{self, Talk};
 use super::target::{CONFLICT, DEFAULT_AGENT, MISSING, NOT_YET, given};
 use crate::context::{Entry, Lookup, Output, Place};
 use crate::digest::Digester;
 use crate::json::{Map, Value, json};
 use crate::resource::{ResourceId, Touch};
-use crate::step::agent::{AgentError, Prompt, Reply};
-use crate::step::env::LiveEnv;
+use crate::step::agent::{PromptSettings, Reply, text_part};
 use crate::step::sandbox::BoxFuture;
-use crate::step::{
-    NameRef, Refusal, Step, StepCx, StepError, StepType, Stream, read_fields, schema_of,
-};
+use crate::step::{NameRef, Refusal, Step, StepCx, StepError, StepType, read_fields, schema_of};
 use crate::task::{OnError, StepId};
 
 /// The step type `prompt_agent`.
@@ -243,67 +241,34 @@ fn text_of(parts: &[Map<String, Value>], refusals: &mut Vec<Refusal>) -> String 
     texts.join("\n")
 }
 
-/// Returns the trajectory as JSON lines.
-fn lines(trajectory: &[Value]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for moment in trajectory {
-        bytes.extend_from_slice(moment.to_string().as_bytes());
-        bytes.push(b'\n');
-    }
-    bytes
-}
-
 impl PromptAgent {
     async fn prompt(&self, cx: StepCx<'_>) -> Result<Output, StepError> {
-        let name = &self.fields.agent_name;
-        let agent = cx.agent(name)?;
-        let deployed = cx.find(&Lookup::Agent(name.clone())).unwrap_or_default();
-        let role = deployed.get("role").and_then(Value::as_str);
-        let mut envs: Vec<Arc<dyn LiveEnv>> = Vec::new();
-        let env_ids = deployed.get("env_ids").and_then(Value::as_array);
-        for env_id in env_ids.into_iter().flatten().filter_map(Value::as_str) {
-            // What the env is decides what its tools do, whatever its state.
-            let env = cx.env(env_id)?;
-            envs.push(match role {
-                Some(role) => env.in_role(role),
-                None => env,
-            });
-        }
-        let seconds = self.fields.timeout_seconds.min(1e9);
-        let prompt = Prompt {
-            text: self.text.clone(),
-            envs,
-            attempt: cx.services.attempt(),
-            timeout: Duration::from_secs_f64(seconds),
-        };
-        match agent.prompt(prompt).await {
+        let party = on_agent::party(cx, &self.fields.agent_name)?;
+        let timeout = Duration::from_secs_f64(self.fields.timeout_seconds.min(1e9));
+        let mut talk = Talk::new(&self.conversation(cx));
+        let settings = PromptSettings::default();
+        let reply = party
+            .ask(&mut talk, vec![text_part(&self.text)], &settings, timeout)
+            .await;
+        match reply {
             Ok(reply) => Ok(self.output(cx, reply)),
-            Err(AgentError::Env(error)) => Err(error.into()),
-            Err(AgentError::TimedOut { agent, limit }) => Err(StepError::of(
-                "TimeoutError",
-                AgentError::TimedOut { agent, limit }.to_string(),
-            )),
-            Err(AgentError::Failed {
-                agent,
-                message,
-                trajectory,
-            }) => {
-                cx.services.log(Stream::Note, &lines(&trajectory));
-                Err(StepError::new(format!(
-                    "A2A task failed (error_type=agent_error, agent={agent}): {message}"
-                )))
-            }
+            Err(error) => Err(on_agent::failed(cx, error)),
         }
+    }
+
+    /// Returns the id of the conversation.
+    fn conversation(&self, cx: StepCx<'_>) -> String {
+        let mut digester = Digester::new("conversation");
+        digester.text(cx.step.as_str()).text(&self.prompt_id);
+        digester.finish().to_string()[..32].to_owned()
     }
 
     fn output(&self, cx: StepCx<'_>, reply: Reply) -> Output {
         // Without a store there is no place for the trajectory, and the reply counts all the same.
-        let kept = cx.services.keep(&lines(&reply.trajectory)).ok();
+        let kept = cx.services.keep(&on_agent::lines(&reply.trajectory)).ok();
         let url = kept.as_ref().map(super::object_url::of);
         let step = cx.step.as_str();
-        let mut digester = Digester::new("conversation");
-        digester.text(step).text(&self.prompt_id);
-        let conversation = digester.finish().to_string()[..32].to_owned();
+        let conversation = self.conversation(cx);
         let response = json!({
             "prompt_id": self.prompt_id,
             "response": reply.text,
@@ -353,7 +318,11 @@ impl Step for PromptAgent {
     }
 
     fn touches(&self) -> Vec<(ResourceId, Touch)> {
-        vec![(ResourceId::agent(&self.fields.agent_name), Touch::Observes)]
+        vec![(ResourceId::agent(&self.fields.agent_name), Touch::MayMutate)]
+    }
+
+    fn prompts(&self) -> bool {
+        true
     }
 
     fn reads(&self) -> Vec<NameRef> {
@@ -383,9 +352,10 @@ impl Step for PromptAgent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::agent::Agent;
+    use crate::step::agent::{Agent, AgentError, Prompt};
     use crate::steps::testing::{FakeEnv, FakeServices, build_step, refused, run, show};
     use expect_test::expect;
+    use std::sync::Arc;
 
     /// Says in which envs it is, and fails where it is told to.
     struct Parrot;
@@ -400,8 +370,9 @@ mod tests {
                 for env in &prompt.envs {
                     env.call("look", Map::new()).await?;
                 }
-                let trajectory = vec![json!({"role": "user", "content": prompt.text})];
-                if prompt.text == "fail" {
+                let text = prompt.text();
+                let trajectory = vec![json!({"role": "user", "content": text})];
+                if text == "fail" {
                     return Err(AgentError::Failed {
                         agent: "parrot".to_owned(),
                         message: "no".to_owned(),
@@ -409,10 +380,10 @@ mod tests {
                     });
                 }
                 Ok(Reply {
-                    text: format!("{}!", prompt.text),
+                    text: format!("{text}!"),
                     tool_calls: prompt.envs.len() as u64,
-                    structured: None,
                     trajectory,
+                    ..Reply::default()
                 })
             })
         }

@@ -17,6 +17,7 @@ use crate::digest::Digest;
 use crate::json::{Map, Value, json};
 use crate::step::agent::Agent;
 use crate::step::env::LiveEnv;
+use crate::step::model::{ChatReply, ChatRequest, ModelError, Models};
 use crate::step::sandbox::{
     BoxFuture, Captured, Exec, Exited, How, Isolation, ListedFile, Probe, Put, Sandbox,
     SandboxError,
@@ -309,6 +310,7 @@ pub(in crate::steps) struct FakeServices {
     sandboxes: HashMap<String, Arc<FakeSandbox>>,
     envs: HashMap<String, FakeEnv>,
     agents: HashMap<String, Arc<dyn Agent>>,
+    models: Arc<dyn Models>,
     artifacts: HashMap<String, Arc<Content>>,
     answers: Vec<(Lookup, Value)>,
     store: Mutex<HashMap<[u8; 32], Vec<u8>>>,
@@ -324,6 +326,9 @@ impl FakeServices {
             sandboxes: HashMap::new(),
             envs: HashMap::new(),
             agents: HashMap::new(),
+            models: Arc::new(FakeModel(Box::new(|request| {
+                panic!("nobody said what `{}` answers", request.model)
+            }))),
             artifacts: HashMap::new(),
             answers: Vec::new(),
             store: Mutex::default(),
@@ -331,6 +336,16 @@ impl FakeServices {
             lookups: Mutex::default(),
             not_kept: Mutex::default(),
         }
+    }
+
+    /// Sets what every model answers.
+    #[expect(dead_code, reason = "the judges ask models")]
+    pub(in crate::steps) fn model(
+        mut self,
+        answer: impl Fn(&ChatRequest) -> Result<ChatReply, ModelError> + Send + Sync + 'static,
+    ) -> Self {
+        self.models = Arc::new(FakeModel(Box::new(answer)));
+        self
     }
 
     /// Adds an empty sandbox.
@@ -433,6 +448,17 @@ impl FakeServices {
     }
 }
 
+/// A model that answers what a closure says.
+struct FakeModel(Box<ModelAnswer>);
+
+type ModelAnswer = dyn Fn(&ChatRequest) -> Result<ChatReply, ModelError> + Send + Sync;
+
+impl Models for FakeModel {
+    fn chat(&self, request: ChatRequest) -> BoxFuture<'_, Result<ChatReply, ModelError>> {
+        Box::pin(async move { (self.0)(&request) })
+    }
+}
+
 impl Services for FakeServices {
     fn find(&self, lookup: &Lookup) -> Answer {
         self.lookups.lock().unwrap().push(lookup.to_string());
@@ -466,6 +492,15 @@ impl Services for FakeServices {
 
     fn env(&self, name: &str) -> Result<Arc<dyn LiveEnv>, StepError> {
         Ok(Arc::new(self.envs[name].clone()))
+    }
+
+    fn models(&self) -> Arc<dyn Models> {
+        self.models.clone()
+    }
+
+    fn agent_sandbox(&self, name: &str) -> Option<Arc<dyn Sandbox>> {
+        let sandbox = self.sandboxes.get(&format!("agent {name}"))?;
+        Some(sandbox.clone())
     }
 
     fn agent(&self, name: &str) -> Result<Arc<dyn Agent>, StepError> {

@@ -38,6 +38,10 @@ pub struct Config {
     pub python_packages: Vec<String>,
     /// For each env of `[envs.<name>]`, what is said of it.
     pub envs: BTreeMap<String, Value>,
+    /// For each agent of `[agents.<name>]`, what is said of it.
+    pub agents: BTreeMap<String, Value>,
+    /// For each model of `[models.<name>]`, how it is reached.
+    pub models: BTreeMap<String, Value>,
 }
 
 /// `[cache]`.
@@ -244,12 +248,17 @@ pub fn read(source: &Source) -> (Config, Vec<Diagnostic>) {
         .flatten()
         .filter_map(|package| package.as_str().map(str::to_owned))
         .collect();
-    let envs = root.get("envs").and_then(Node::as_object);
-    config.envs = envs
-        .into_iter()
-        .flatten()
-        .map(|member| (member.key.clone(), member.value.to_value()))
-        .collect();
+    let tables = |name: &str| -> BTreeMap<String, Value> {
+        let tables = root.get(name).and_then(Node::as_object);
+        tables
+            .into_iter()
+            .flatten()
+            .map(|member| (member.key.clone(), member.value.to_value()))
+            .collect()
+    };
+    config.envs = tables("envs");
+    config.agents = tables("agents");
+    config.models = tables("models");
     (config, faults)
 }
 
@@ -379,6 +388,8 @@ mod tests {
                         "builtin": String("mail"),
                     },
                 },
+                agents: {},
+                models: {},
             }
         "#]]
         .assert_debug_eq(&config);

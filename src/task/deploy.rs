@@ -135,13 +135,16 @@ pub enum StateMode {
 pub struct AgentSpec {
     /// Its id in contexts.
     pub id: String,
-    /// The name of its folder below `agents/`.
-    pub folder: String,
+    /// The name of its folder below `agents/`; `None` where a table of `aebuild.toml` alone says what it is.
+    pub folder: Option<String>,
     /// What it is, such as `scripted`.
     pub kind: String,
-    /// What its file says.
+    /// What its file and its table say.
     pub settings: Value,
 }
+
+/// The kinds of agents that can be run.
+pub const AGENT_KINDS: &[&str] = &["scripted", "model", "command", "a2a"];
 
 /// Why a definition cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -447,16 +450,22 @@ fn run_of(
 }
 
 impl AgentSpec {
-    /// Returns the agent that a step means: by the id that it gives, else by the name under which it deploys it.
+    /// Returns the agent that a step means: by the id that it gives, else by the name under which it deploys it. What a
+    /// table `[agents.<name>]` says counts more than what the folder's file says.
     pub fn of(
         agent_id: Option<&str>,
         agent_name: &str,
         folder: &TaskFolder,
+        tables: &BTreeMap<String, Value>,
     ) -> Result<AgentSpec, Unusable> {
         let wanted = agent_id.unwrap_or(agent_name);
-        let Some(definition) = folder.agent(wanted) else {
+        let definition = folder.agent(wanted);
+        let name = definition.map_or(wanted, |definition| &definition.name);
+        let table = tables.get(name).or_else(|| tables.get(wanted));
+        if definition.is_none() && table.is_none() {
             let known = folder.agents.keys().chain(folder.aliases.agents.keys());
-            let near = crate::diagnostic::did_you_mean(wanted, known.map(String::as_str));
+            let known = known.chain(tables.keys()).map(String::as_str);
+            let near = crate::diagnostic::did_you_mean(wanted, known);
             let help = near.unwrap_or_else(|| match agent_id {
                 Some(id) => format!("add a folder agents/{id}/ with an agent.toml"),
                 None => format!(
@@ -465,32 +474,81 @@ impl AgentSpec {
             });
             let headline = format!("there is no agent `{wanted}`");
             return Err(Unusable::new("unknown-agent", headline, help));
-        };
-        let has_script = definition
-            .files
-            .iter()
-            .any(|file| file.path == "script.json");
-        let kind = match definition.kind.as_str() {
+        }
+        let mut settings = Map::new();
+        for source in [definition.map(|found| &found.settings), table] {
+            let members = source.and_then(Value::as_object).into_iter().flatten();
+            settings.extend(members.map(|(key, value)| (key.clone(), value.clone())));
+        }
+        let has_script = definition.is_some_and(|definition| {
+            definition
+                .files
+                .iter()
+                .any(|file| file.path == "script.json")
+        });
+        let in_table = table.and_then(|table| table.get("type")?.as_str());
+        let declared = definition.map_or("a2a_agent", |definition| definition.kind.as_str());
+        let kind = match in_table.unwrap_or(declared) {
             "a2a_agent" if has_script => "scripted",
+            "a2a_agent" if settings.contains_key("url") => "a2a",
+            "a2a_agent" if settings.contains_key("model") => "model",
+            "a2a_agent" if settings.contains_key("command") => "command",
             other => other,
         };
-        if kind != "scripted" {
+        if !AGENT_KINDS.contains(&kind) {
             return Err(Unusable::new(
                 "not-supported-yet",
                 format!(
                     "agent `{wanted}` is of type `{kind}`, which cannot be run in this release"
                 ),
-                "write `type = \"scripted\"` and rules into its agent.toml",
+                "write `type = \"scripted\"` and rules into its agent.toml, or say with [agents.<name>] of aebuild.toml how \
+                 it is run",
             ));
         }
         Ok(AgentSpec {
-            id: definition.id.clone(),
-            folder: definition.name.clone(),
+            id: definition.map_or_else(|| wanted.to_owned(), |definition| definition.id.clone()),
+            folder: definition.map(|definition| definition.name.clone()),
             kind: kind.to_owned(),
-            settings: definition.settings.clone(),
+            settings: Value::Object(settings),
         })
     }
+
+    /// Returns whether prompts may change the files of its sandbox.
+    pub fn uses_sandbox(&self) -> bool {
+        let calls = |rule: &Value| rule.get("calls").and_then(Value::as_array).cloned();
+        let is_own = |call: &Value| call.get("env").and_then(Value::as_str) == Some(OWN_SANDBOX);
+        match self.kind.as_str() {
+            "scripted" => {
+                let rules = self.settings.get("rules").and_then(Value::as_array);
+                let mut rules = rules.into_iter().flatten();
+                rules.any(|rule| calls(rule).is_some_and(|calls| calls.iter().any(is_own)))
+            }
+            _ => true,
+        }
+    }
+
+    /// Returns whether the same prompt gives the same reply.
+    pub fn determinism(&self) -> Determinism {
+        match self.settings.get("determinism").and_then(Value::as_str) {
+            Some("pure") => Determinism::Pure,
+            Some("sampled") => Determinism::Sampled,
+            Some("volatile") => Determinism::Volatile,
+            _ if self.kind == "scripted" => Determinism::Pure,
+            _ => Determinism::Sampled,
+        }
+    }
+
+    /// Returns the variables of this machine that it sees.
+    pub fn pass_variables(&self) -> Vec<String> {
+        match &self.settings {
+            Value::Object(settings) => texts(settings, "pass_variables"),
+            _ => Vec::new(),
+        }
+    }
 }
+
+/// What a script calls the agent's own sandbox, as if it were an env.
+pub const OWN_SANDBOX: &str = "sandbox";
 
 /// Returns whether a tool is one that a pattern names: itself, or with `*` at the end any that begins so.
 pub fn names_tool(pattern: &str, tool: &str) -> bool {

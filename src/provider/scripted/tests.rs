@@ -148,10 +148,8 @@ fn prompted(rules: Value, prompt: &str, envs: &[Arc<dyn LiveEnv>]) -> Result<Rep
     };
     assert_eq!(agent.name(), "clerk");
     block_on(agent.prompt(Prompt {
-        text: prompt.to_owned(),
         envs: envs.to_vec(),
-        attempt: 1,
-        timeout: Duration::from_secs(60),
+        ..Prompt::of(prompt, Duration::from_secs(60))
     }))
 }
 
@@ -326,10 +324,8 @@ fn a_prompt_ends_at_its_time_limit() {
     let name = "clerk".to_owned();
     let agent = ScriptedAgent { name, script };
     let error = block_on(agent.prompt(Prompt {
-        text: String::new(),
         envs: vec![env("kv", "kv")],
-        attempt: 1,
-        timeout: Duration::ZERO,
+        ..Prompt::of("", Duration::ZERO)
     }));
     assert_eq!(
         error.unwrap_err().to_string(),

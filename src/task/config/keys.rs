@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use crate::json::{Map, Value, json};
+use crate::task::deploy::AGENT_KINDS;
 
 /// A key, as the book describes it and as its value is checked.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -263,6 +264,24 @@ pub const KEYS: &[KeyDoc] = &[
         doc: "What is taken of all steps that use the env, where it is more than their own: `sampled` or `volatile`, such as for \
               an env that shows the live web. With `url` it is `volatile` where it is not set, since nobody here knows whether \
               the same server runs there as yesterday; `pure` says that it does.",
+    },
+    KeyDoc {
+        path: "agents.*.type",
+        kind: KeyKind::OneOf(AGENT_KINDS),
+        default: "",
+        doc: "What the agent is: `scripted` does what the rules of its folder say, `model` asks a model, `command` is a program, `a2a` is an agent that is reached over A2A. What a table says counts more than what the folder `agents/<name>/` says; it needs no folder.",
+    },
+    KeyDoc {
+        path: "agents.*.determinism",
+        kind: DETERMINISM,
+        default: "",
+        doc: "What is taken of all prompts to the agent. Where it is not set: `pure` for a scripted agent, else `sampled`.",
+    },
+    KeyDoc {
+        path: "agents.*.pass_variables",
+        kind: KeyKind::Variables,
+        default: "[]",
+        doc: "Environment variables of this machine that the agent's program sees. Their values become part of the keys of the steps that prompt it.",
     },
 ];
 

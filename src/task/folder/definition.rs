@@ -208,6 +208,21 @@ fn joined(settings: Option<Settings>, script: Option<Settings>) -> Value {
     Value::Object(all)
 }
 
+/// Adds the keys that a table of `aebuild.toml` may have: how it is run may be said here as well.
+fn add_said(own: &mut Value, tables: &str) {
+    let said = keys_schema().pointer(&format!(
+        "/properties/{tables}/additionalProperties/properties"
+    ));
+    if let (Some(Value::Object(own)), Some(Value::Object(said))) = (own.get_mut("properties"), said)
+    {
+        // Which variables of a machine a folder may see is said by who runs it.
+        let said = said.iter().filter(|(key, _)| *key != "pass_variables");
+        for (key, schema) in said {
+            own.entry(key.clone()).or_insert_with(|| schema.clone());
+        }
+    }
+}
+
 /// Returns the schema of `env.toml` or `agent.toml` for a type; a type that a plugin defines has any keys.
 fn keys(folder: &str, kind: &str) -> Value {
     let image = ("image", json!({"type": ["string", "object"]}));
@@ -219,17 +234,7 @@ fn keys(folder: &str, kind: &str) -> Value {
                 &[],
                 &with(&[("environment_name", text()), ("env_provider_type", text())]),
             );
-            // How it is run may be said here as in `aebuild.toml`.
-            let said = keys_schema().pointer("/properties/envs/additionalProperties/properties");
-            if let (Some(Value::Object(own)), Some(Value::Object(said))) =
-                (own.get_mut("properties"), said)
-            {
-                // Which variables of a machine a folder may see is said by who runs it.
-                let said = said.iter().filter(|(key, _)| *key != "pass_variables");
-                for (key, schema) in said {
-                    own.entry(key.clone()).or_insert_with(|| schema.clone());
-                }
-            }
+            add_said(&mut own, "envs");
             own
         }
         ("envs", "multi_env") => table(
@@ -271,6 +276,11 @@ fn keys(folder: &str, kind: &str) -> Value {
             ]),
         ),
         ("agents", "scripted") => script::schema(),
+        ("agents", "model" | "command" | "a2a") => {
+            let mut own = table(&[], &with(&[("description", text())]));
+            add_said(&mut own, "agents");
+            own
+        }
         _ => json!({"type": "object", "properties": {"type": text(), "id": text()}}),
     }
 }

@@ -1,0 +1,268 @@
+//! Agents as steps ask them: with their envs, their sandbox and the agents that they may ask in turn.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::context::Lookup;
+use crate::json::{Value, from_slice};
+use crate::step::agent::{
+    Agent, AgentError, Peer, PeerLine, Prompt, PromptSettings, Reply, Skill, text_part,
+};
+use crate::step::env::LiveEnv;
+use crate::step::sandbox::{BoxFuture, Sandbox};
+use crate::step::{StepCx, StepError, Stream};
+use crate::system::locked;
+
+/// The longest chain of agents that ask each other.
+const MAX_DEPTH: usize = 4;
+
+/// An agent with all that belongs to it.
+#[derive(Clone)]
+pub(super) struct Party {
+    agent: Arc<dyn Agent>,
+    envs: Vec<Arc<dyn LiveEnv>>,
+    pub(super) sandbox: Option<Arc<dyn Sandbox>>,
+    peers: Vec<Peer>,
+    settings: PromptSettings,
+    attempt: u32,
+}
+
+/// Where a conversation stands.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Talk {
+    pub(super) context_id: String,
+    pub(super) turn: u64,
+    pub(super) memory: Value,
+}
+
+impl Talk {
+    pub(super) fn new(context_id: &str) -> Self {
+        Talk {
+            context_id: context_id.to_owned(),
+            turn: 0,
+            memory: Value::Null,
+        }
+    }
+}
+
+/// Finds an agent and what belongs to it; all that is looked up is on record.
+pub(super) fn party(cx: StepCx<'_>, name: &str) -> Result<Party, StepError> {
+    party_at(cx, name, MAX_DEPTH)
+}
+
+fn party_at(cx: StepCx<'_>, name: &str, depth: usize) -> Result<Party, StepError> {
+    let agent = cx.agent(name)?;
+    let deployed = cx.find(&Lookup::Agent(name.to_owned())).unwrap_or_default();
+    let role = deployed.get("role").and_then(Value::as_str);
+    let mut envs: Vec<Arc<dyn LiveEnv>> = Vec::new();
+    let env_ids = deployed.get("env_ids").and_then(Value::as_array);
+    for env_id in env_ids.into_iter().flatten().filter_map(Value::as_str) {
+        // What the env is decides what its tools do, whatever its state.
+        let env = cx.env(env_id)?;
+        envs.push(match role {
+            Some(role) => env.in_role(role),
+            None => env,
+        });
+    }
+    let text = |key: &str| deployed.get(key).and_then(Value::as_str).map(str::to_owned);
+    let settings = PromptSettings {
+        system_prompt: text("system_prompt"),
+        skills: skills(cx, name),
+        ..PromptSettings::default()
+    };
+    let mut peers = Vec::new();
+    for peer in peers_of(cx, name) {
+        if depth == 0 {
+            break;
+        }
+        let deployed = cx.find(&Lookup::Agent(peer.clone())).unwrap_or_default();
+        let description = deployed.get("agent_description").and_then(Value::as_str);
+        let line = Line {
+            party: party_at(cx, &peer, depth - 1)?,
+            talk: Mutex::new(Talk::new(&format!("{}/{name}/{peer}", cx.step))),
+        };
+        peers.push(Peer {
+            name: peer,
+            description: description.map(str::to_owned),
+            line: Arc::new(line),
+        });
+    }
+    Ok(Party {
+        agent,
+        envs,
+        sandbox: cx.services.agent_sandbox(name),
+        peers,
+        settings,
+        attempt: cx.services.attempt(),
+    })
+}
+
+/// Returns the agents that an agent may ask.
+fn peers_of(cx: StepCx<'_>, name: &str) -> Vec<String> {
+    let lookup = Lookup::Metadata(vec!["agent_peerings".to_owned()]);
+    let peerings = cx.find(&lookup).unwrap_or_default();
+    let of_name = peerings.as_array().into_iter().flatten();
+    let of_name = of_name.filter(|peering| peering["source_agent_name"] == name);
+    let mut peers = of_name.filter_map(|peering| peering.get("peer_agent_names")?.as_array());
+    // Each list stands in the place of the one before.
+    let peers = peers.next_back().into_iter().flatten();
+    peers.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Returns the skills that steps gave to an agent.
+fn skills(cx: StepCx<'_>, name: &str) -> Vec<Skill> {
+    let lookup = Lookup::Metadata(vec!["agent_skills".to_owned(), name.to_owned()]);
+    let given = cx.find(&lookup).unwrap_or_default();
+    let given = given.as_array().into_iter().flatten();
+    let text = |skill: &Value, key: &str| Some(skill.get(key)?.as_str()?.to_owned());
+    given
+        .filter_map(|skill| {
+            Some(Skill {
+                name: text(skill, "name")?,
+                description: text(skill, "description").unwrap_or_default(),
+                body: text(skill, "body").unwrap_or_default(),
+            })
+        })
+        .collect()
+}
+
+impl Party {
+    /// Sends the next message of a conversation and waits for the reply.
+    pub(super) async fn ask(
+        &self,
+        talk: &mut Talk,
+        parts: Vec<Value>,
+        settings: &PromptSettings,
+        timeout: Duration,
+    ) -> Result<Reply, AgentError> {
+        talk.turn += 1;
+        let prompt = Prompt {
+            parts,
+            context_id: talk.context_id.clone(),
+            turn: talk.turn,
+            memory: std::mem::take(&mut talk.memory),
+            envs: self.envs.clone(),
+            sandbox: self.sandbox.clone(),
+            peers: self.peers.clone(),
+            settings: self.with(settings),
+            attempt: self.attempt,
+            timeout,
+        };
+        let reply = self.agent.prompt(prompt).await?;
+        talk.memory = reply.memory.clone();
+        Ok(reply)
+    }
+
+    /// Returns what a step says with what the agent was deployed with, which counts less.
+    fn with(&self, settings: &PromptSettings) -> PromptSettings {
+        let mut all = settings.clone();
+        if all.system_prompt.is_none() {
+            all.system_prompt.clone_from(&self.settings.system_prompt);
+        }
+        let mut skills = self.settings.skills.clone();
+        skills.append(&mut all.skills);
+        all.skills = skills;
+        all
+    }
+}
+
+/// The way to an agent, as another has it.
+struct Line {
+    party: Party,
+    talk: Mutex<Talk>,
+}
+
+/// How long an agent that is asked by another may take; the one who asks has a limit of its own.
+const PEER_LIMIT: Duration = Duration::from_secs(3600);
+
+impl PeerLine for Line {
+    fn ask<'a>(&'a self, text: &'a str) -> BoxFuture<'a, Result<Reply, AgentError>> {
+        Box::pin(async move {
+            let mut talk = locked(&self.talk).clone();
+            let settings = PromptSettings::default();
+            let parts = vec![text_part(text)];
+            let reply = self
+                .party
+                .ask(&mut talk, parts, &settings, PEER_LIMIT)
+                .await;
+            *locked(&self.talk) = talk;
+            reply
+        })
+    }
+}
+
+/// Returns the error of a step whose agent gave no answer; what the agent did until then goes into the log.
+pub(super) fn failed(cx: StepCx<'_>, error: AgentError) -> StepError {
+    match error {
+        AgentError::Env(error) => error.into(),
+        AgentError::TimedOut { .. } => StepError::of("TimeoutError", error.to_string()),
+        AgentError::Failed {
+            agent,
+            message,
+            trajectory,
+        } => {
+            cx.services.log(Stream::Note, &lines(&trajectory));
+            StepError::new(format!(
+                "A2A task failed (error_type=agent_error, agent={agent}): {message}"
+            ))
+        }
+        AgentError::Model {
+            agent,
+            error,
+            trajectory,
+        } => {
+            cx.services.log(Stream::Note, &lines(&trajectory));
+            StepError::of("ModelError", format!("agent `{agent}`: {error}"))
+        }
+    }
+}
+
+/// Returns a trajectory as JSON lines.
+pub(super) fn lines(trajectory: &[Value]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for moment in trajectory {
+        bytes.extend_from_slice(moment.to_string().as_bytes());
+        bytes.push(b'\n');
+    }
+    bytes
+}
+
+#[expect(dead_code, reason = "conversations and judges read typed replies")]
+/// Returns the typed value in a text: the whole of it, else the last JSON object that stands in it, code fences or not.
+pub(super) fn json_in(text: &str) -> Option<Value> {
+    if let Ok(value @ (Value::Object(_) | Value::Array(_))) =
+        from_slice::<Value>(text.trim().as_bytes())
+    {
+        return Some(value);
+    }
+    let ends: Vec<usize> = text.match_indices('}').map(|(at, _)| at + 1).collect();
+    for end in ends.into_iter().rev() {
+        // The outermost object that ends here.
+        for (start, _) in text[..end].match_indices('{') {
+            if let Ok(value @ Value::Object(_)) = from_slice::<Value>(&text.as_bytes()[start..end])
+            {
+                return Some(value);
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::json;
+
+    #[test]
+    fn the_last_object_of_a_text_is_its_value() {
+        let found = |text: &str| json_in(text).unwrap_or_default();
+        assert_eq!(found(" {\"a\": 1} "), json!({"a": 1}));
+        assert_eq!(found("[1]"), json!([1]));
+        assert_eq!(
+            found("x {\"a\": 1} y ```json\n{\"b\": {\"c\": 2}}\n``` z"),
+            json!({"b": {"c": 2}})
+        );
+        assert_eq!(found("no } value {"), Value::Null);
+        assert_eq!(found("7"), Value::Null);
+    }
+}

@@ -227,7 +227,6 @@ pub(super) fn lines(trajectory: &[Value]) -> Vec<u8> {
     bytes
 }
 
-#[expect(dead_code, reason = "conversations and judges read typed replies")]
 /// Returns the typed value in a text: the whole of it, else the last JSON object that stands in it, code fences or not.
 pub(super) fn json_in(text: &str) -> Option<Value> {
     if let Ok(value @ (Value::Object(_) | Value::Array(_))) =

@@ -269,6 +269,10 @@ impl PromptAgent {
         let url = kept.as_ref().map(super::object_url::of);
         let step = cx.step.as_str();
         let conversation = self.conversation(cx);
+        let structured = reply.structured.clone().or_else(|| {
+            self.fields.output_format.as_ref()?;
+            on_agent::json_in(&reply.text)
+        });
         let response = json!({
             "prompt_id": self.prompt_id,
             "response": reply.text,
@@ -284,7 +288,7 @@ impl PromptAgent {
             "a2a_context_id": conversation,
             "agent_name": self.fields.agent_name,
             "step_id": step,
-            "structured_output": reply.structured,
+            "structured_output": structured,
             "agent_trajectory_object_url": url,
             "agent_trajectory_object_prefix": null,
             "target_agent_per_turn_trajectory_object_urls": [url],

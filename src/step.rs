@@ -3,6 +3,7 @@
 //! A step gets a [`StepCx`] and gives back an [`Output`]. It never sees the engine, the cache or another step; whatever
 //! it looks up is recorded, and becomes part of what must stay the same for its result to be reused.
 
+pub mod a2a;
 pub mod agent;
 pub mod env;
 pub mod model;

@@ -103,6 +103,27 @@ pub struct Peer {
 pub trait PeerLine: Send + Sync {
     /// Sends a message and waits for the reply; messages of one line are one conversation.
     fn ask<'a>(&'a self, text: &'a str) -> BoxFuture<'a, Result<Reply, AgentError>>;
+
+    /// Returns the address at which a program reaches it over A2A; `None` where it has none.
+    fn url(&self) -> BoxFuture<'_, Result<Option<String>, AgentError>> {
+        Box::pin(async { Ok(None) })
+    }
+}
+
+/// An agent as those who reach it over A2A have it. Whoever drops the future of an answer has given it up.
+pub trait AgentDoor: Send + Sync {
+    /// Returns the `agent_name`.
+    fn name(&self) -> &str;
+
+    /// Returns what it is.
+    fn description(&self) -> &str;
+
+    /// Sends the next message of a conversation and waits for the reply.
+    fn ask<'a>(
+        &'a self,
+        context_id: &'a str,
+        parts: Vec<Value>,
+    ) -> BoxFuture<'a, Result<Reply, AgentError>>;
 }
 
 /// Returns a part that is text.

@@ -44,7 +44,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("csv", &["cli/seeds"]),
     ("toml", &["task"]),
     ("jiff", &["system", "provider/builtin/clock"]),
-    ("getrandom", &["session", "gateway"]),
+    ("getrandom", &["session", "gateway", "provider/a2a"]),
     ("rmcp", &["gateway", "provider"]),
     ("axum", &["gateway"]),
     ("reqwest", &["provider"]),

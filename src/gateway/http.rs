@@ -1,7 +1,8 @@
-//! The gateway's listener on 127.0.0.1, one for all envs of a run, and the routes of an env below its address.
+//! The gateway's listener on 127.0.0.1, one for all envs and agents of a run, and the routes of an env below its address.
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -15,9 +16,11 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
 use super::Caller;
+use super::a2a::AgentService;
 use super::gate::Gate;
 use super::mcp::McpService;
 use crate::json::{Map, Value, json};
+use crate::step::agent::AgentDoor;
 use crate::step::env::EnvError;
 use crate::system::locked;
 
@@ -25,13 +28,36 @@ use crate::system::locked;
 const ROLE: &str = "agentenv-role";
 
 /// The largest request that is read, in bytes.
-const MAX_REQUEST: usize = 512 << 20;
+pub(super) const MAX_REQUEST: usize = 512 << 20;
 
 /// The gateway of a run.
 #[derive(Default)]
 pub struct Gateway {
     listener: OnceCell<Listener>,
-    routes: Arc<Mutex<HashMap<String, Route>>>,
+    routes: Routes,
+    /// The tokens of addresses that stay the same, by holder, env and role.
+    lasting: Mutex<HashMap<[String; 3], String>>,
+}
+
+/// What is served, by the token in its address, each with the number of the grant that it belongs to.
+type Routes = Arc<Mutex<HashMap<String, (u64, Served)>>>;
+
+/// What is served at an address.
+#[derive(Clone)]
+enum Served {
+    /// An env.
+    Env(Route),
+    /// An agent.
+    Agent(Arc<AgentService>),
+}
+
+impl Served {
+    fn close(&self) {
+        match self {
+            Served::Env(route) => route.service.close(),
+            Served::Agent(service) => service.close(),
+        }
+    }
 }
 
 struct Listener {
@@ -55,29 +81,35 @@ struct Route {
 #[derive(Clone)]
 struct Shared {
     port: u16,
-    /// The one env that is served, at the root.
-    alone: Option<Route>,
-    routes: Arc<Mutex<HashMap<String, Route>>>,
+    /// The one env or agent that is served, at the root.
+    alone: Option<Served>,
+    routes: Routes,
 }
 
 /// An address that was given out; it works until this is dropped.
-pub(super) struct Grant {
+pub struct Grant {
     url: String,
     token: String,
-    routes: Arc<Mutex<HashMap<String, Route>>>,
+    number: u64,
+    routes: Routes,
 }
 
 impl Grant {
     /// Returns the address, without a slash at its end.
-    pub(super) fn url(&self) -> &str {
+    pub fn url(&self) -> &str {
         &self.url
     }
 }
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        if let Some(route) = locked(&self.routes).remove(&self.token) {
-            route.service.close();
+        let mut routes = locked(&self.routes);
+        // The address may be another's by now.
+        let is_own = |(number, _): &(u64, Served)| *number == self.number;
+        if routes.get(&self.token).is_some_and(is_own)
+            && let Some((_, served)) = routes.remove(&self.token)
+        {
+            served.close();
         }
     }
 }
@@ -102,10 +134,19 @@ impl Gateway {
             caller,
             service,
         };
-        Ok(self.listener(port, Some(route)).await?.port)
+        Ok(self.listener(port, Some(Served::Env(route))).await?.port)
     }
 
-    async fn listener(&self, port: u16, alone: Option<Route>) -> io::Result<&Listener> {
+    /// Serves one agent and nothing else, as [`Gateway::serve_alone`] does an env.
+    pub async fn serve_agent_alone(&self, door: Arc<dyn AgentDoor>, port: u16) -> io::Result<u16> {
+        let service = Arc::new(AgentService::new(door));
+        Ok(self
+            .listener(port, Some(Served::Agent(service)))
+            .await?
+            .port)
+    }
+
+    async fn listener(&self, port: u16, alone: Option<Served>) -> io::Result<&Listener> {
         let listen = || async {
             let listener = TcpListener::bind(("127.0.0.1", port)).await?;
             let port = listener.local_addr()?.port();
@@ -131,24 +172,59 @@ impl Gateway {
 
     /// Gives out an address of an env for a caller.
     pub(super) async fn grant(&self, gate: Arc<Gate>, caller: Caller) -> io::Result<Grant> {
+        self.give(token()?, env_of(gate, caller)).await
+    }
+
+    /// Gives out an address of an env that is the same for a holder each time, for the caller of now.
+    pub(super) async fn grant_lasting(
+        &self,
+        holder: &str,
+        gate: Arc<Gate>,
+        caller: Caller,
+    ) -> io::Result<Grant> {
+        let key = [holder, gate.env_id(), &caller.role].map(str::to_owned);
+        let fresh = token()?;
+        let token = locked(&self.lasting).entry(key).or_insert(fresh).clone();
+        self.give(token, env_of(gate, caller)).await
+    }
+
+    /// Gives out an address of an agent, at which it is asked over A2A.
+    pub async fn open(&self, door: Arc<dyn AgentDoor>) -> io::Result<Grant> {
+        let served = Served::Agent(Arc::new(AgentService::new(door)));
+        self.give(token()?, served).await
+    }
+
+    async fn give(&self, token: String, served: Served) -> io::Result<Grant> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
         let port = self.listener(0, None).await?.port;
-        let mut random = [0; 16];
-        getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
-        let token = format!("{:032x}", u128::from_le_bytes(random));
-        let url = format!("http://127.0.0.1:{port}/{token}");
-        let service = McpService::new(gate.clone(), caller.clone());
-        let route = Route {
-            gate,
-            caller,
-            service,
-        };
-        locked(&self.routes).insert(token.clone(), route);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let before = locked(&self.routes).insert(token.clone(), (number, served));
+        if let Some((_, before)) = before {
+            before.close();
+        }
         Ok(Grant {
-            url,
+            url: format!("http://127.0.0.1:{port}/{token}"),
             token,
+            number,
             routes: self.routes.clone(),
         })
     }
+}
+
+fn env_of(gate: Arc<Gate>, caller: Caller) -> Served {
+    let service = McpService::new(gate.clone(), caller.clone());
+    Served::Env(Route {
+        gate,
+        caller,
+        service,
+    })
+}
+
+/// Returns a part of an address that nobody guesses.
+fn token() -> io::Result<String> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(format!("{:032x}", u128::from_le_bytes(random)))
 }
 
 /// Returns whether a request comes from this machine and not by way of a web page of another origin.
@@ -182,12 +258,28 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Response {
         Some(_) => ("", path.as_str()),
         None => path.split_once('/').unwrap_or((&path, "")),
     };
-    let known = || locked(&shared.routes).get(token).cloned();
-    let Some(mut route) = shared.alone.clone().or_else(known) else {
-        return fault(
-            StatusCode::NOT_FOUND,
-            "there is no env at this address, or its step is over",
-        );
+    let known = || {
+        locked(&shared.routes)
+            .get(token)
+            .map(|(_, served)| served.clone())
+    };
+    let mut route = match shared.alone.clone().or_else(known) {
+        Some(Served::Env(route)) => route,
+        Some(Served::Agent(service)) => {
+            let at = if token.is_empty() {
+                String::new()
+            } else {
+                format!("/{token}")
+            };
+            let url = format!("http://127.0.0.1:{}{at}/", shared.port);
+            return service.answer(&url, rest, request).await;
+        }
+        None => {
+            return fault(
+                StatusCode::NOT_FOUND,
+                "there is no env or agent at this address, or its step is over",
+            );
+        }
     };
     if let Some(role) = request
         .headers()
@@ -208,12 +300,12 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Response {
     })
 }
 
-fn fault(status: StatusCode, message: &str) -> Response {
+pub(super) fn fault(status: StatusCode, message: &str) -> Response {
     let body = json!({"ok": false, "error": {"code": status.as_u16(), "message": message}});
     json_response(status, &body)
 }
 
-fn json_response(status: StatusCode, body: &Value) -> Response {
+pub(super) fn json_response(status: StatusCode, body: &Value) -> Response {
     (
         status,
         [(header::CONTENT_TYPE, "application/json")],

@@ -8,7 +8,7 @@ mod client;
 mod extensions;
 mod start;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use agent::A2aAgent;
 pub use start::{AgentProcess, Setup};

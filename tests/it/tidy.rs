@@ -47,6 +47,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("getrandom", &["session", "gateway", "provider/a2a"]),
     ("rmcp", &["gateway", "provider"]),
     ("axum", &["gateway"]),
+    ("futures_core", &["gateway"]),
     ("reqwest", &["provider"]),
     ("rustls", &["provider"]),
     ("base64", &["gateway", "provider", "steps"]),

@@ -26,24 +26,32 @@ pub struct A2aAgent {
     /// The conversations, by the id that a prompt gives and its attempt: an agent that runs already may know the id from
     /// an earlier run, so it hears another.
     contexts: Mutex<HashMap<(String, u32), String>>,
+    /// By what name it is given addresses, which is nobody else's.
+    holder: String,
 }
 
 impl A2aAgent {
     /// Connects to an agent that runs already.
     pub async fn connect(name: &str, url: &str) -> Result<Self, AgentError> {
         let client = Client::connect(url, Ports::AsSaid).await;
-        let client = client.map_err(|fault| failed(name, fault.text(), Vec::new()))?;
-        Ok(Self::of(name, client, None))
+        let agent = client.map_err(|fault| fault.text());
+        let agent = agent.and_then(|client| Self::of(name, client, None));
+        agent.map_err(|why| failed(name, why, Vec::new()))
     }
 
-    pub(super) fn of(name: &str, client: Client, process: Option<AgentProcess>) -> Self {
-        A2aAgent {
+    pub(super) fn of(
+        name: &str,
+        client: Client,
+        process: Option<AgentProcess>,
+    ) -> Result<Self, String> {
+        Ok(A2aAgent {
             name: name.to_owned(),
             client: Arc::new(client),
             process,
             taught: AsyncMutex::default(),
             contexts: Mutex::default(),
-        }
+            holder: fresh_id()?,
+        })
     }
 
     /// Returns the card.
@@ -67,7 +75,13 @@ impl A2aAgent {
         let failed = |why: String| failed(&self.name, why, said(prompt));
         let notes = {
             let mut taught = self.taught.lock().await;
-            let told = extensions::teach(&self.client, &self.name, prompt, &mut taught).await;
+            let told = extensions::teach(
+                &self.client,
+                (&self.name, &self.holder),
+                prompt,
+                &mut taught,
+            )
+            .await;
             told?
         };
         let text = |key: &str| Some(prompt.memory.get(key)?.as_str()?.to_owned());

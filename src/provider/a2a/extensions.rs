@@ -31,7 +31,7 @@ pub(super) struct Taught {
 /// Tells an agent what it is to know before a prompt, and returns what it cannot be told, as moments of its trajectory.
 pub(super) async fn teach(
     client: &Client,
-    name: &str,
+    (name, holder): (&str, &str),
     prompt: &Prompt,
     taught: &mut Taught,
 ) -> Result<Vec<Value>, AgentError> {
@@ -43,7 +43,7 @@ pub(super) async fn teach(
     };
     let told = configure(client, name, prompt, taught, &mut lacks).await;
     told.map_err(failed)?;
-    connect(client, name, prompt, taught).await?;
+    connect(client, (name, holder), prompt, taught).await?;
     give_skills(client, prompt, taught, &mut lacks)
         .await
         .map_err(failed)?;
@@ -155,7 +155,7 @@ fn members(extension: &Extension, method: &str) -> Option<Vec<String>> {
 
 async fn connect(
     client: &Client,
-    name: &str,
+    (name, holder): (&str, &str),
     prompt: &Prompt,
     taught: &mut Taught,
 ) -> Result<(), AgentError> {
@@ -171,7 +171,7 @@ async fn connect(
                 "it cannot be connected to env `{env_id}`: its card does not offer mcp-config"
             )));
         };
-        let url = format!("{}/mcp", env.lasting_url(name).await?);
+        let url = format!("{}/mcp", env.lasting_url(holder).await?);
         let mut server = json!({"url": url});
         let takes = members(extension, "add");
         if takes.is_none_or(|takes| takes.iter().any(|member| member == "name")) {

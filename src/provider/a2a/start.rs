@@ -157,7 +157,7 @@ async fn start(setup: Setup<'_>) -> Result<A2aAgent, String> {
         how = process.ended() => return Err(not_started(how)),
     };
     match connected {
-        Ok(client) => Ok(A2aAgent::of(name, client, Some(process))),
+        Ok(client) => A2aAgent::of(name, client, Some(process)),
         Err(_) => {
             let why = format!(
                 "it did not get ready within {} s: {}",

@@ -16,6 +16,7 @@ use super::store::Store;
 use crate::context::{Answer, Lookup, Output, Outputs, Place};
 use crate::gateway::{Caller, EnvHandle, Gate};
 use crate::graph::StepIx;
+use crate::json::json;
 use crate::provider::local::LocalSandbox;
 use crate::provider::scripted::ScriptedAgent;
 use crate::rebuild::{Log, Read, ReadKey};
@@ -397,7 +398,7 @@ impl Services for World {
             )));
         };
         let spec = &parts.spec;
-        let script = Script::read(&spec.settings).map_err(|faults| {
+        let script = Script::read(&json!({"rules": spec.settings["rules"]})).map_err(|faults| {
             let text = format!(
                 "the script of agent `{name}` cannot be used: {}",
                 faults.join("; ")

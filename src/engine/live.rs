@@ -19,7 +19,7 @@ use crate::provider::docker::Docker;
 use crate::provider::local::{
     LocalError, LocalSandbox, LocalSandboxes, RunFolder, SandboxSpec, Wanted,
 };
-use crate::resource::{ResourceId, ResourceKind, Touch, Version};
+use crate::resource::{ResourceId, ResourceKind, Version};
 use crate::schedule::{MadeOf, Need, PlannedStep, TaskPlan};
 use crate::step::sandbox::Sandbox;
 use crate::system::{System, locked};
@@ -228,9 +228,8 @@ impl Provisioner {
             Some(MadeOf::Agent(parts)) => parts.spec.uses_sandbox(),
             _ => false,
         };
-        let touch = plan.touch(step, &need.resource);
         let is_fresh = matches!(need.version, Version::Created(_));
-        if is_fresh && !uses_it && touch != Some(Touch::Mutates) {
+        if is_fresh && !uses_it && plan.steps[step.at()].prompts {
             return Ok(None);
         }
         self.provide(task, plan, step, need).await.map(Some)

@@ -3,6 +3,7 @@
 //! A step type knows its fields, what it touches and how it runs. It sees the world through
 //! [`StepCx`](crate::step::StepCx) only, and no other step type.
 
+pub mod add_skills;
 pub mod agent_prompt_response_verifier;
 pub mod aggregate_verifiers;
 pub mod apply_server_config;
@@ -19,6 +20,7 @@ mod on_agent;
 mod on_env;
 mod pattern;
 mod reply;
+pub mod peer_agents;
 pub mod prompt_agent;
 pub mod reset_env;
 pub mod run_code;
@@ -46,6 +48,8 @@ pub static REGISTRY: Registry = Registry(&[
     &deploy_env::TYPE,
     &load_artifact::TYPE,
     &deploy_agent::TYPE,
+    &peer_agents::TYPE,
+    &add_skills::TYPE,
     &prompt_agent::TYPE,
     &run_code::TYPE,
     &verify_sandbox::TYPE,

@@ -382,6 +382,13 @@ impl FakeServices {
     }
 
     /// Returns a sandbox.
+    /// Says that an agent is deployed that nobody asks.
+    pub(in crate::steps) fn deployed(mut self, name: &str) -> Self {
+        let lookup = Lookup::Agent(name.to_owned());
+        self.answers.push((lookup, json!({"agent_name": name})));
+        self
+    }
+
     pub(in crate::steps) fn get(&self, name: &str) -> &FakeSandbox {
         &self.sandboxes[name]
     }

@@ -187,13 +187,15 @@ fn a_conversation_goes_on_until_the_user_is_done_or_the_last_turn() {
         "2: go on" | [null,[{"kind":"text","text":"go on"}]] | 2 trajectories, 2 calls
         metadata.a2a_conversations.talk = "99ed8cbb26417b645a645ca64f3b21f6"
         metadata.models.solver.talk = null
-        metadata.models.user simulator.talk = null"#]].assert_eq(&told);
+        metadata.models.user simulator.talk = null"#]]
+    .assert_eq(&told);
     let (told, _) = talk(|_, _| says(""), 5);
     expect![[r#"
         "1: Call Dana." | [null] | 1 trajectories, 1 calls
         metadata.a2a_conversations.talk = "99ed8cbb26417b645a645ca64f3b21f6"
         metadata.models.solver.talk = null
-        metadata.models.user simulator.talk = null"#]].assert_eq(&told);
+        metadata.models.user simulator.talk = null"#]]
+    .assert_eq(&told);
 }
 
 #[test]
@@ -211,7 +213,8 @@ fn a_context_that_is_named_is_gone_on_with() {
         .lines()
         .find(|line| line.contains("agent_contexts"))
         .unwrap();
-    expect![[r#"metadata.agent_contexts.clerk.c = {"object_url":"aebuild:"#]].assert_eq(memory.split("sha256:").next().unwrap());
+    expect![[r#"metadata.agent_contexts.clerk.c = {"object_url":"aebuild:"#]]
+        .assert_eq(memory.split("sha256:").next().unwrap());
     let value: Value =
         crate::json::from_slice(memory.split_once(" = ").unwrap().1.as_bytes()).unwrap();
     world = world.metadata(&["agent_contexts", "clerk", "c"], value);

@@ -229,6 +229,7 @@ fn a_misspelt_type_is_refused_with_the_nearest_one() {
 
 #[test]
 fn a_step_without_a_sandbox_is_refused() {
-    expect![""]
-    .assert_eq(&(refused(&TYPE, json!({})) + &refused(&TYPE, json!({"agent_name": "default-agent"}))));
+    expect![""].assert_eq(
+        &(refused(&TYPE, json!({})) + &refused(&TYPE, json!({"agent_name": "default-agent"}))),
+    );
 }

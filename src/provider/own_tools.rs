@@ -28,7 +28,7 @@ pub(super) fn declared() -> Vec<Value> {
     vec![
         tool(
             "bash",
-            "Runs a script with bash in your sandbox, in /app, and tells what it printed and how it ended.",
+            "Runs a script with bash in your sandbox, in /app, and tells what it printed and how it ended. What is JSON is given as a value too.",
             json!({"command": text("The script.")}),
             &["command"],
         ),
@@ -99,11 +99,16 @@ async fn bash(sandbox: &dyn Sandbox, command: &str) -> Value {
                 How::Signal(signal) => json!(format!("signal {signal}")),
                 How::TimedOut | How::Cancelled => json!("stopped"),
             };
-            let said = json!({
+            let stdout = exited.stdout.text();
+            let mut said = json!({
                 "exit": ended,
-                "stdout": exited.stdout.text(),
+                "stdout": stdout,
                 "stderr": exited.stderr.text(),
             });
+            // A script of an agent that needs no model goes on with values, not with text.
+            if let Ok(value) = crate::json::from_slice::<Value>(stdout.trim().as_bytes()) {
+                said["json"] = value;
+            }
             let mut result = tool_result(&said);
             result["isError"] = (!exited.is_success()).into();
             result

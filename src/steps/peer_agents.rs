@@ -187,7 +187,8 @@ mod tests {
         expect![[r#"
             metadata.agent_peerings += {"peer_agent_names":["writer"],"source_agent_name":"planner"}
             metadata.agent_peerings += {"peer_agent_names":["planner"],"source_agent_name":"writer"}
-        "#]].assert_eq(&show(&run(&*step, "peer", &world).unwrap()));
+        "#]]
+        .assert_eq(&show(&run(&*step, "peer", &world).unwrap()));
     }
 
     #[test]

@@ -286,6 +286,7 @@ impl PromptAgent {
         };
         let conversation = Conversation {
             cx,
+            name: &fields.agent_name,
             agent,
             settings: PromptSettings {
                 model: fields.model.clone(),

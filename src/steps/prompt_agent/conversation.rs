@@ -4,14 +4,17 @@ use std::time::Duration;
 
 use crate::context::Lookup;
 use crate::json::{Map, Value, json};
-use crate::step::agent::{AgentError, PromptSettings, Reply, text_part};
+use crate::step::agent::{AgentError, PromptSettings, Reply, text_of, text_part};
 use crate::step::{StepCx, StepError, StoredFile};
 use crate::steps::object_url;
 use crate::steps::on_agent::{self, Party, Talk};
+use crate::steps::shown::head;
 
 /// What a conversation is made of.
 pub(super) struct Conversation<'a> {
     pub(super) cx: StepCx<'a>,
+    /// The agent that is prompted.
+    pub(super) name: &'a str,
     pub(super) agent: Party,
     /// What the agent and its settings are asked with.
     pub(super) settings: PromptSettings,
@@ -20,6 +23,9 @@ pub(super) struct Conversation<'a> {
     pub(super) user: Option<User>,
     pub(super) max_turns: u64,
 }
+
+/// Number of characters of a message that the log shows.
+const SHOWN: usize = 200;
 
 /// Who plays the user.
 pub(super) struct User {
@@ -61,12 +67,10 @@ impl Conversation<'_> {
         let mut user_talk = Talk::new(&format!("{}/user", talk.context_id));
         let mut parts = first;
         for turn in 1..=self.max_turns {
-            if turn > 1 {
-                talked.sent.push(Value::Array(parts.clone()));
-                cx.note(&format!("turn {turn}"));
-            } else {
-                talked.sent.push(Value::Null);
-            }
+            talked.sent.push(match turn {
+                1 => Value::Null,
+                _ => Value::Array(parts.clone()),
+            });
             let asked = self.agent.ask(talk, parts, &self.settings, self.timeout);
             let reply = match asked.await {
                 Ok(reply) => reply,
@@ -76,6 +80,7 @@ impl Conversation<'_> {
             let kept = cx.services.keep(&on_agent::lines(&reply.trajectory)).ok();
             talked.trajectories.push(kept);
             talked.tool_calls += reply.tool_calls;
+            cx.note(&format!("{}: {}", self.name, head(&reply.text, SHOWN)));
             talked.model = reply.model.clone().or(talked.model);
             talked.reply = reply;
             let Some(user) = self.user.as_ref().filter(|_| turn < self.max_turns) else {
@@ -111,6 +116,11 @@ impl Conversation<'_> {
             };
             talked.user_model = answer.model.clone().or(talked.user_model);
             let said = said(answer);
+            cx.note(&format!(
+                "{}: {}",
+                user.name,
+                head(&text_of(&said.parts), SHOWN)
+            ));
             if !said.extra.is_empty() {
                 talked
                     .extras

@@ -124,6 +124,17 @@ impl Provisioner {
         }
     }
 
+    /// Returns the run's id.
+    pub(super) fn run_id(&self) -> &str {
+        &self.settings.run
+    }
+
+    /// Returns the folder of aebuild's own files.
+    pub(super) fn state_folder(&self) -> PathBuf {
+        let live = &self.settings.folder;
+        live.parent().unwrap_or(live).to_path_buf()
+    }
+
     /// Returns the folder of what the run needs while it lives.
     pub(super) fn run_folder(&self) -> PathBuf {
         self.settings.folder.join(&self.settings.run)

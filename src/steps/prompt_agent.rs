@@ -315,15 +315,20 @@ impl PromptAgent {
     fn user(&self, cx: StepCx<'_>) -> Result<User, StepError> {
         let fields = &self.fields;
         let name = &fields.user_agent_name;
-        if cx.find(&Lookup::Agent(name.clone())).is_none() {
+        let is_deployed = cx.find(&Lookup::Agent(name.clone())).is_some();
+        if !is_deployed && !on_agent::is_person(cx, name) {
             return Err(StepError::new(format!(
                 "nobody plays the user: no step before deploys agent `{name}`"
             )));
         }
+        let party = match is_deployed {
+            true => Some(on_agent::party(cx, name)?),
+            false => None,
+        };
         let schema = fields.user_output_format.clone();
         Ok(User {
             name: name.clone(),
-            party: on_agent::party(cx, name)?,
+            party,
             settings: PromptSettings {
                 model: fields.user_model.clone(),
                 output_schema: Some(schema.unwrap_or_else(conversation::user_schema)),

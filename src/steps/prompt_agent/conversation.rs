@@ -30,7 +30,8 @@ const SHOWN: usize = 200;
 /// Who plays the user.
 pub(super) struct User {
     pub(super) name: String,
-    pub(super) party: Party,
+    /// The agent; `None` where it is a person.
+    pub(super) party: Option<Party>,
     pub(super) settings: PromptSettings,
     pub(super) timeout: Duration,
 }
@@ -87,13 +88,7 @@ impl Conversation<'_> {
                 break;
             };
             // The prompt is never shown to the user: it plays whoever wrote it.
-            let asked = user.party.ask(
-                &mut user_talk,
-                talked.reply.all_parts(),
-                &user.settings,
-                user.timeout,
-            );
-            let answer = match asked.await {
+            let answer = match self.user_says(user, &mut user_talk, &talked.reply).await {
                 Ok(answer) => answer,
                 Err(AgentError::TimedOut { .. }) => {
                     // How long it took decided where the conversation ended.
@@ -136,6 +131,39 @@ impl Conversation<'_> {
             parts = said.parts;
         }
         Ok(talked)
+    }
+}
+
+impl Conversation<'_> {
+    async fn user_says(
+        &self,
+        user: &User,
+        talk: &mut Talk,
+        reply: &Reply,
+    ) -> Result<Reply, AgentError> {
+        if let Some(party) = &user.party {
+            let parts = reply.all_parts();
+            return party.ask(talk, parts, &user.settings, user.timeout).await;
+        }
+        let cx = self.cx;
+        cx.services.do_not_keep("a person took part in it");
+        let text = format!("{}: {}\n(an empty answer ends it)", self.name, reply.text);
+        let asked = cx.services.ask_person(&text, &[]);
+        match tokio::time::timeout(user.timeout, asked).await {
+            Ok(Ok(text)) => Ok(Reply {
+                text,
+                ..Reply::default()
+            }),
+            Ok(Err(error)) => Err(AgentError::Failed {
+                agent: user.name.clone(),
+                message: error.message,
+                trajectory: Vec::new(),
+            }),
+            Err(_) => Err(AgentError::TimedOut {
+                agent: user.name.clone(),
+                limit: user.timeout,
+            }),
+        }
     }
 }
 

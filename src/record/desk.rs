@@ -180,6 +180,6 @@ mod tests {
         assert_eq!(other.answer(), None);
         drop(asked);
         let left: Vec<String> = waiting(state.path()).into_iter().map(|q| q.id).collect();
-        assert_eq!(left, [other.id.clone()]);
+        assert_eq!(left, std::slice::from_ref(&other.id));
     }
 }

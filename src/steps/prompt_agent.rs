@@ -7,29 +7,45 @@
 //!
 //! The agent works on the envs that its `deploy_agent` step connects it to, through the gateway and under its role.
 //!
+//! # Conversations
+//!
+//! ```json
+//! {"id": "talk", "type": "prompt_agent", "agent_name": "assistant", "prompt": "Help Dana.", "user_agent_name": "dana",
+//!  "max_conversation_turns": 6}
+//! ```
+//!
+//! With `max_conversation_turns` above 1 each reply goes to the agent that plays the user, and what that says is the next
+//! prompt. It gives `{"message": .., "done": ..}`, typed or as text; any other text is the message, and other members are
+//! kept. `done` ends the conversation, and its message is not sent. So does a user that fails, says nothing or takes too
+//! long; what hung on a time limit is not kept. The user never sees the first prompt. A person plays the user after
+//! `deploy_human_agent`.
+//!
+//! A prompt with a `context_id` goes on where the prompt before it to the same agent with the same id left off.
+//!
 //! # What it gives
 //!
-//! One entry in `prompt_responses`, found by `prompt_id` (the step's id where it is absent): the prompt, the reply, the
-//! number of tool calls, and where its trajectory is kept. `metadata.a2a_conversations` and `metadata.models.solver` get
-//! one entry each under the step's id.
+//! One entry in `prompt_responses`, found by `prompt_id` (the step's id where it is absent): the prompt, the last reply, the
+//! number of tool calls, and where the trajectory of each turn is kept. `metadata.a2a_conversations` and
+//! `metadata.models.solver` get one entry each under the step's id, `metadata.usersim_turn_outputs` what the user gave
+//! besides its messages, and `metadata.agent_contexts` what the agent remembers of a named context.
 //!
 //! # What is in its key
 //!
-//! The prompt and the other fields, what the agent is, and the state of each env that it is connected to; not
-//! `timeout_seconds` and `poll_interval_seconds`.
+//! The prompt and the other fields, what the agent and the user are, their peers and skills, the state of their sandboxes
+//! and of each env that they are connected to; not `timeout_seconds` and `poll_interval_seconds`.
 //!
 //! # Effects
 //!
-//! Changes the envs of the agent. Prompts with nothing between them in the graph that share an env are one group: they run
-//! at once, and are kept and run again as one.
+//! Changes the envs of the agents, and the sandboxes of those that use one. Prompts with nothing between them in the graph
+//! that share an env are one group: they run at once, and are kept and run again as one.
 //!
 //! # Differences to agent-env
 //!
 //! - An absent `prompt_id` is the step's id, not a random one.
 //! - A prompt whose agent failed leaves no entry in `prompt_responses`; the step's error says what the agent said, and its
 //!   log has the trajectory.
-//! - Conversations of more than one turn, `parts` that are not text, `context_id` and `snapshot_config` are refused, not
-//!   there yet. Fields that speak to a model are accepted and change nothing of a scripted agent.
+//! - `user_a2a_url` and `snapshot_config` are refused, not there yet. What an agent cannot do is passed over: fields that
+//!   speak to a model change nothing of a scripted agent.
 
 mod conversation;
 
@@ -66,7 +82,7 @@ const RESERVED_PARAMS: [&str; 8] = [
 /// The step type `prompt_agent`.
 pub static TYPE: StepType = StepType {
     name: "prompt_agent",
-    version: 1,
+    version: 2,
     on_error: OnError::FailTask,
     make_schema: schema_of::<Fields>,
     build,

@@ -59,6 +59,8 @@ pub struct PlannedStep {
     pub determinism: Determinism,
     /// What it does to which resource.
     pub touches: Vec<(ResourceId, Touch)>,
+    /// Whether it prompts the agents that it touches.
+    pub prompts: bool,
     /// The output of a step that only provides a live thing.
     pub live: Option<Arc<Output>>,
     /// What the live thing is made of.

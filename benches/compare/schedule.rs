@@ -101,6 +101,7 @@ fn step(at: usize, touches: Vec<(ResourceId, Touch)>, with_box: bool) -> Planned
         )]))
     });
     PlannedStep {
+        prompts: false,
         id: StepId::new(&id),
         kind: "step",
         key: Key::of(manifest, "task", &id),

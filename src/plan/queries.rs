@@ -234,6 +234,7 @@ pub fn touches(
             };
             let agent = ResourceId::agent(&name);
             if !uses_sandbox
+                && step.prompts()
                 && let Some((_, touch)) = touched.iter_mut().find(|(other, _)| *other == agent)
             {
                 *touch = Touch::Observes;
@@ -358,6 +359,7 @@ pub fn plan(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<TaskPla
             key: with_definition(key, parts.as_ref()),
             determinism: determinism(run, input, setting, db, decl, step.as_ref(), &touched),
             touches: touched,
+            prompts: step.prompts(),
             live: step
                 .live_output(&handle(&lineage, decl, &run.overrides))
                 .map(|output| Arc::new(with_parts(output, parts.as_ref()))),

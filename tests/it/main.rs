@@ -15,6 +15,7 @@ mod formats;
 mod laws;
 mod model;
 mod peers;
+mod people;
 mod runs;
 mod sandbox_commands;
 mod sandbox_ends;

@@ -327,6 +327,7 @@ impl Store {
         PlannedStep {
             id: StepId::new(&step.id),
             kind: "step",
+            prompts: false,
             determinism: step.determinism,
             touches,
             live: live.or_else(|| retires.then(|| Arc::new(Output::default()))),

@@ -5,6 +5,7 @@
 
 mod executor;
 mod live;
+mod live_agent;
 mod live_docker;
 mod live_env;
 mod live_folder;

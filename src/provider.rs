@@ -7,6 +7,7 @@ pub mod a2a;
 mod activity;
 pub mod bubblewrap;
 pub mod builtin;
+pub mod command_agent;
 pub mod docker;
 mod files;
 mod http;

@@ -21,7 +21,7 @@ use crate::resource::{ResourceId, Touch};
 use crate::task::{OnError, StepId};
 
 pub use crate::task::{ArtifactKind, Determinism};
-use agent::Agent;
+use agent::{Agent, Doors, NoDoors};
 use env::LiveEnv;
 use model::Models;
 use sandbox::{BoxFuture, Sandbox, SandboxError};
@@ -222,6 +222,10 @@ pub trait Services: Send + Sync {
     fn agent_sandbox(&self, name: &str) -> Option<Arc<dyn Sandbox>>;
     /// Returns the agent.
     fn agent(&self, name: &str) -> Result<Arc<dyn Agent>, StepError>;
+    /// Returns what gives agents addresses while the step runs.
+    fn doors(&self) -> Arc<dyn Doors> {
+        Arc::new(NoDoors)
+    }
     /// Asks a person and waits for the answer, which is one of the choices where there are any.
     fn ask_person<'a>(
         &'a self,

@@ -9,6 +9,7 @@ use aebuild_cache::{BlobRef, Cache, Restored, StatMemo};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::sync::OnceCell;
 
+use super::live_agent::AgentSlot;
 use super::live_env::EnvSlot;
 use super::live_folder::{Secrets, Taking};
 use super::store::{blob_of, version_of};
@@ -97,6 +98,8 @@ pub struct Provisioner {
     pub(super) docker: OnceCell<Result<Docker, String>>,
     slots: Mutex<HashMap<(usize, ResourceId), Slot>>,
     pub(super) envs: Mutex<HashMap<(usize, ResourceId), EnvSlot>>,
+    /// Agents that are reached over A2A, by task and name.
+    pub(super) agents: Mutex<HashMap<(usize, String), AgentSlot>>,
     /// Handles of envs that stay up after the run.
     pub(super) kept_up: Mutex<Vec<EnvHandle>>,
     /// How many envs were made.
@@ -118,6 +121,7 @@ impl Provisioner {
             docker: OnceCell::new(),
             slots: Mutex::default(),
             envs: Mutex::default(),
+            agents: Mutex::default(),
             kept_up: Mutex::default(),
             made: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
@@ -262,6 +266,7 @@ impl Provisioner {
         let spec = SandboxSpec {
             id: handle,
             env_vars,
+            mounts: self.mounts_of_agent(plan, step, resource).await?,
             ..SandboxSpec::default()
         };
         let failed = |error: String| ProvisionError::Failed(error);
@@ -400,6 +405,7 @@ impl Provisioner {
     /// Ends a live thing.
     pub(super) fn retire(self: &Arc<Self>, task: usize, resource: &ResourceId) {
         self.retire_env(task, resource);
+        self.retire_agent(task, resource);
         let slot = locked(&self.slots).remove(&(task, resource.clone()));
         if let Some(slot) = slot {
             tokio::spawn(async move {
@@ -416,6 +422,7 @@ impl Provisioner {
         if self.settings.keep {
             return Ok(());
         }
+        self.end_agents(Some(task)).await;
         self.end_envs(Some(task)).await;
         let slots: Vec<Slot> = {
             let mut all = locked(&self.slots);
@@ -461,6 +468,7 @@ impl Provisioner {
 
     /// Ends everything and removes the run's folder.
     pub async fn close(&self) -> Result<(), String> {
+        self.end_agents(None).await;
         self.end_envs(None).await;
         let no_container = match self.docker.get() {
             Some(Ok(docker)) => docker.close().await,

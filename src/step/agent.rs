@@ -126,6 +126,27 @@ pub trait AgentDoor: Send + Sync {
     ) -> BoxFuture<'a, Result<Reply, AgentError>>;
 }
 
+/// Gives agents addresses.
+pub trait Doors: Send + Sync {
+    /// Opens a door and returns the address at which the agent behind it is asked over A2A. It works until the step ends.
+    fn open(&self, door: Arc<dyn AgentDoor>) -> BoxFuture<'_, Result<String, AgentError>>;
+}
+
+/// Where no agent can be given an address.
+pub struct NoDoors;
+
+impl Doors for NoDoors {
+    fn open(&self, door: Arc<dyn AgentDoor>) -> BoxFuture<'_, Result<String, AgentError>> {
+        Box::pin(async move {
+            Err(AgentError::Failed {
+                agent: door.name().to_owned(),
+                message: "it cannot be given an address here".to_owned(),
+                trajectory: Vec::new(),
+            })
+        })
+    }
+}
+
 /// Returns a part that is text.
 pub fn text_part(text: &str) -> Value {
     json!({"kind": "text", "text": text})

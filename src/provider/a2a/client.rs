@@ -23,7 +23,7 @@ const SILENT: u32 = 3;
 
 /// The times that are kept.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// How long an answer may take that needs no work of the agent.
     pub(super) quick: Duration,
     /// How long an agent that is told to give up may take to answer.

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::TaskJob;
 use super::live::{ProvisionError, Provisioner};
-use super::live_agent::{LateAgent, OpenDoors};
+use super::live_agent::{LateAgent, StepDoors};
 use super::store::Store;
 use crate::context::{Answer, Lookup, Output, Outputs, Place};
 use crate::gateway::{Caller, EnvHandle, Gate};
@@ -155,7 +155,7 @@ impl StepRun {
             provisioner: self.provisioner.clone(),
             task: self.task,
             attempt: self.attempt,
-            doors: OpenDoors::new(self.provisioner.gateway.clone()),
+            doors: StepDoors::new(self.provisioner.gateway.clone()),
             benches: Mutex::default(),
             reads: Mutex::default(),
             left: watch::Sender::new(false),
@@ -301,7 +301,7 @@ struct World {
     provisioner: Arc<Provisioner>,
     task: usize,
     attempt: u32,
-    doors: Arc<OpenDoors>,
+    doors: StepDoors,
     benches: Mutex<Vec<Arc<LocalSandbox>>>,
     reads: Mutex<Vec<Read>>,
     /// Whether it has failed or was aborted.
@@ -470,7 +470,7 @@ impl Services for World {
     }
 
     fn doors(&self) -> Arc<dyn Doors> {
-        self.doors.clone()
+        self.doors.share()
     }
 
     fn ask_person<'a>(

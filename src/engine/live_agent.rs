@@ -25,17 +25,32 @@ use crate::task::deploy::{AgentRun, ProcessRun};
 pub(super) type AgentSlot = Arc<AsyncMutex<Option<Arc<A2aAgent>>>>;
 
 /// The addresses that a step gives to agents; they work until it is dropped.
-pub(super) struct OpenDoors {
+pub(super) struct StepDoors(Arc<OpenDoors>);
+
+/// What is behind an address may hold this itself, so the addresses are closed by the step.
+struct OpenDoors {
     gateway: Arc<Gateway>,
-    grants: Mutex<Vec<Grant>>,
+    /// `None` once the step is over.
+    grants: Mutex<Option<Vec<Grant>>>,
 }
 
-impl OpenDoors {
-    pub(super) fn new(gateway: Arc<Gateway>) -> Arc<Self> {
-        Arc::new(OpenDoors {
+impl StepDoors {
+    pub(super) fn new(gateway: Arc<Gateway>) -> Self {
+        StepDoors(Arc::new(OpenDoors {
             gateway,
-            grants: Mutex::default(),
-        })
+            grants: Mutex::new(Some(Vec::new())),
+        }))
+    }
+
+    pub(super) fn share(&self) -> Arc<dyn Doors> {
+        self.0.clone()
+    }
+}
+
+impl Drop for StepDoors {
+    fn drop(&mut self) {
+        let grants = locked(&self.0.grants).take();
+        drop(grants);
     }
 }
 
@@ -43,14 +58,23 @@ impl Doors for OpenDoors {
     fn open(&self, door: Arc<dyn AgentDoor>) -> BoxFuture<'_, Result<String, AgentError>> {
         Box::pin(async move {
             let agent = door.name().to_owned();
-            let opened = self.gateway.open(door).await;
-            let grant = opened.map_err(|error| AgentError::Failed {
+            let failed = |message: String| AgentError::Failed {
                 agent,
-                message: format!("the gateway cannot listen on 127.0.0.1: {error}"),
+                message,
                 trajectory: Vec::new(),
-            })?;
+            };
+            let grant = match self.gateway.open(door).await {
+                Ok(grant) => grant,
+                Err(error) => {
+                    let why = format!("the gateway cannot listen on 127.0.0.1: {error}");
+                    return Err(failed(why));
+                }
+            };
             let url = grant.url().to_owned();
-            locked(&self.grants).push(grant);
+            match locked(&self.grants).as_mut() {
+                Some(grants) => grants.push(grant),
+                None => return Err(failed("the step that asks it is over".to_owned())),
+            }
             Ok(url)
         })
     }

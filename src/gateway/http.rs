@@ -106,9 +106,13 @@ impl Drop for Grant {
         let mut routes = locked(&self.routes);
         // The address may be another's by now.
         let is_own = |(number, _): &(u64, Served)| *number == self.number;
-        if routes.get(&self.token).is_some_and(is_own)
-            && let Some((_, served)) = routes.remove(&self.token)
-        {
+        let own = match routes.get(&self.token).is_some_and(is_own) {
+            true => routes.remove(&self.token),
+            false => None,
+        };
+        // With what was served other addresses may end, which needs the table.
+        drop(routes);
+        if let Some((_, served)) = own {
             served.close();
         }
     }

@@ -8,7 +8,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::client::{Answer, Ports};
 use super::extensions::{self, Taught};
-use super::{AgentProcess, Client};
+use super::{AgentProcess, Client, Fault};
 use crate::json::{Value, json};
 use crate::step::a2a::{Content, Message, Part, Role, State, Task, plain_parts, read_parts};
 use crate::step::agent::{Agent, AgentError, Prompt, Reply, text_part};
@@ -73,6 +73,10 @@ impl A2aAgent {
 
     async fn ask(&self, prompt: &Prompt, open: &Open) -> Result<Reply, AgentError> {
         let failed = |why: String| failed(&self.name, why, said(prompt));
+        let faulty = |fault: Fault| {
+            *locked(&open.is_lost) = matches!(fault, Fault::Nobody(_) | Fault::Broken(_));
+            failed(fault.text())
+        };
         let notes = {
             let mut taught = self.taught.lock().await;
             let told = extensions::teach(
@@ -102,7 +106,7 @@ impl A2aAgent {
             ));
         }
         let sent = self.client.send(&message).await;
-        let end = match sent.map_err(|fault| failed(fault.text()))? {
+        let end = match sent.map_err(faulty)? {
             Answer::Message(answer) => Task {
                 id: String::new(),
                 context_id: answer.context_id.clone(),
@@ -117,7 +121,7 @@ impl A2aAgent {
                 if end.is_ok() {
                     *locked(&open.task) = None;
                 }
-                end.map_err(|fault| failed(fault.text()))?
+                end.map_err(faulty)?
             }
         };
         let mut trajectory = notes;
@@ -150,6 +154,7 @@ impl Agent for A2aAgent {
             let open = Open {
                 client: self.client.clone(),
                 task: Mutex::default(),
+                is_lost: Mutex::default(),
             };
             let gone = async {
                 match &self.process {
@@ -175,8 +180,8 @@ impl Agent for A2aAgent {
                 })) => {
                     let message = match &self.process {
                         // It ends a moment after its connections.
-                        Some(process) => process.explained(message).await,
-                        None => message,
+                        Some(process) if *locked(&open.is_lost) => process.explained(message).await,
+                        _ => message,
                     };
                     Err(AgentError::Failed {
                         agent,
@@ -202,6 +207,8 @@ impl Agent for A2aAgent {
 struct Open {
     client: Arc<Client>,
     task: Mutex<Option<String>>,
+    /// Whether the agent could not be reached in the end.
+    is_lost: Mutex<bool>,
 }
 
 impl Drop for Open {

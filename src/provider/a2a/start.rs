@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::super::local::LocalSandbox;
@@ -39,6 +40,8 @@ pub struct Setup<'a> {
 /// The process of an agent.
 pub struct AgentProcess {
     serving: Serving,
+    /// Whether it writes no more.
+    is_silent: watch::Receiver<bool>,
     sandbox: Arc<LocalSandbox>,
 }
 
@@ -53,12 +56,15 @@ impl AgentProcess {
         // An error means that who would say so is gone with the process.
         let how = ended.wait_for(Option::is_some).await;
         let how = how.ok().and_then(|how| *how).unwrap_or(How::Cancelled);
+        // What it left behind may hold the pipe open.
+        let mut is_silent = self.is_silent.clone();
+        let _ = timeout(MOMENT, is_silent.wait_for(|is_silent| *is_silent)).await;
         with_tail(words(how), &self.tail())
     }
 
     /// Returns the end of the process in place of an error that comes of it.
     pub(super) async fn explained(&self, why: String) -> String {
-        timeout(MOMENT, self.ended()).await.unwrap_or(why)
+        timeout(2 * MOMENT, self.ended()).await.unwrap_or(why)
     }
 
     fn tail(&self) -> String {
@@ -136,8 +142,11 @@ async fn start(setup: Setup<'_>) -> Result<A2aAgent, String> {
     }
     let serving = sandbox.serve(exec).await;
     let mut serving = serving.map_err(|error| not_started(error.to_string()))?;
-    serving.drain();
-    let process = AgentProcess { serving, sandbox };
+    let process = AgentProcess {
+        is_silent: serving.drain(),
+        serving,
+        sandbox,
+    };
     let base = format!("http://127.0.0.1:{port}{}", run.path.trim_end_matches('/'));
     let waits = Mutex::new(format!("nothing listens at {base}"));
     let connecting = async {

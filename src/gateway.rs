@@ -15,6 +15,7 @@ mod a2a;
 mod access;
 mod back;
 mod gate;
+mod grant;
 mod handle;
 mod hook;
 mod http;
@@ -25,9 +26,10 @@ mod record;
 
 pub use access::Access;
 pub use gate::{Gate, GateSettings};
+pub use grant::Grant;
 pub use handle::EnvHandle;
 pub use hook::{Hook, ToolCall};
-pub use http::{Gateway, Grant};
+pub use http::Gateway;
 pub use recipe::Recipe;
 pub use record::{Keeper, Recorder};
 

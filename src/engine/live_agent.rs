@@ -254,3 +254,47 @@ impl Provisioner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::Value;
+
+    /// An agent that may ask others, as each does that has peers.
+    struct Friend(#[expect(dead_code, reason = "it is held, and that is all")] Arc<dyn Doors>);
+
+    impl AgentDoor for Friend {
+        fn name(&self) -> &str {
+            "friend"
+        }
+
+        fn description(&self) -> &str {
+            ""
+        }
+
+        fn ask<'a>(
+            &'a self,
+            _: &'a str,
+            _: Vec<Value>,
+        ) -> BoxFuture<'a, Result<Reply, AgentError>> {
+            Box::pin(async { Ok(Reply::default()) })
+        }
+    }
+
+    #[tokio::test]
+    async fn addresses_end_with_their_step_though_what_is_behind_them_may_open_more() {
+        let doors = StepDoors::new(Gateway::new());
+        let shared = doors.share();
+        let friend = Arc::new(Friend(doors.share()));
+        let behind = Arc::downgrade(&friend);
+        shared.open(friend).await.unwrap();
+        assert!(behind.upgrade().is_some());
+        drop(doors);
+        assert!(behind.upgrade().is_none());
+        let late = shared.open(Arc::new(Friend(shared.clone()))).await;
+        assert_eq!(
+            late.unwrap_err().to_string(),
+            "agent `friend` failed: the step that asks it is over"
+        );
+    }
+}

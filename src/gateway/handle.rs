@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use super::Caller;
 use super::gate::Gate;
-use super::http::{Gateway, Grant};
+use super::grant::Grant;
+use super::http::Gateway;
 use crate::json::{Map, Value};
 use crate::step::env::{EnvError, ExtensionCall, LiveEnv};
 use crate::step::sandbox::{BoxFuture, Put};

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -18,6 +17,7 @@ use tokio::task::JoinHandle;
 use super::Caller;
 use super::a2a::AgentService;
 use super::gate::Gate;
+use super::grant::{Routes, Served};
 use super::mcp::McpService;
 use crate::json::{Map, Value, json};
 use crate::step::agent::AgentDoor;
@@ -34,34 +34,13 @@ pub(super) const MAX_REQUEST: usize = 512 << 20;
 #[derive(Default)]
 pub struct Gateway {
     listener: OnceCell<Listener>,
-    routes: Routes,
+    pub(super) routes: Routes,
     /// The tokens of addresses that stay the same, by holder, env and role.
-    lasting: Mutex<HashMap<[String; 3], String>>,
+    pub(super) lasting: Mutex<HashMap<[String; 3], String>>,
 }
 
-/// What is served, by the token in its address, each with the number of the grant that it belongs to.
-type Routes = Arc<Mutex<HashMap<String, (u64, Served)>>>;
-
-/// What is served at an address.
-#[derive(Clone)]
-enum Served {
-    /// An env.
-    Env(Route),
-    /// An agent.
-    Agent(Arc<AgentService>),
-}
-
-impl Served {
-    fn close(&self) {
-        match self {
-            Served::Env(route) => route.service.close(),
-            Served::Agent(service) => service.close(),
-        }
-    }
-}
-
-struct Listener {
-    port: u16,
+pub(super) struct Listener {
+    pub(super) port: u16,
     serving: JoinHandle<()>,
 }
 
@@ -72,10 +51,10 @@ impl Drop for Listener {
 }
 
 #[derive(Clone)]
-struct Route {
-    gate: Arc<Gate>,
-    caller: Caller,
-    service: McpService,
+pub(super) struct Route {
+    pub(super) gate: Arc<Gate>,
+    pub(super) caller: Caller,
+    pub(super) service: McpService,
 }
 
 #[derive(Clone)]
@@ -84,38 +63,6 @@ struct Shared {
     /// The one env or agent that is served, at the root.
     alone: Option<Served>,
     routes: Routes,
-}
-
-/// An address that was given out; it works until this is dropped.
-pub struct Grant {
-    url: String,
-    token: String,
-    number: u64,
-    routes: Routes,
-}
-
-impl Grant {
-    /// Returns the address, without a slash at its end.
-    pub fn url(&self) -> &str {
-        &self.url
-    }
-}
-
-impl Drop for Grant {
-    fn drop(&mut self) {
-        let mut routes = locked(&self.routes);
-        // The address may be another's by now.
-        let is_own = |(number, _): &(u64, Served)| *number == self.number;
-        let own = match routes.get(&self.token).is_some_and(is_own) {
-            true => routes.remove(&self.token),
-            false => None,
-        };
-        // With what was served other addresses may end, which needs the table.
-        drop(routes);
-        if let Some((_, served)) = own {
-            served.close();
-        }
-    }
 }
 
 impl Gateway {
@@ -150,7 +97,7 @@ impl Gateway {
             .port)
     }
 
-    async fn listener(&self, port: u16, alone: Option<Served>) -> io::Result<&Listener> {
+    pub(super) async fn listener(&self, port: u16, alone: Option<Served>) -> io::Result<&Listener> {
         let listen = || async {
             let listener = TcpListener::bind(("127.0.0.1", port)).await?;
             let port = listener.local_addr()?.port();
@@ -173,62 +120,6 @@ impl Gateway {
         };
         self.listener.get_or_try_init(listen).await
     }
-
-    /// Gives out an address of an env for a caller.
-    pub(super) async fn grant(&self, gate: Arc<Gate>, caller: Caller) -> io::Result<Grant> {
-        self.give(token()?, env_of(gate, caller)).await
-    }
-
-    /// Gives out an address of an env that is the same for a holder each time, for the caller of now.
-    pub(super) async fn grant_lasting(
-        &self,
-        holder: &str,
-        gate: Arc<Gate>,
-        caller: Caller,
-    ) -> io::Result<Grant> {
-        let key = [holder, gate.env_id(), &caller.role].map(str::to_owned);
-        let fresh = token()?;
-        let token = locked(&self.lasting).entry(key).or_insert(fresh).clone();
-        self.give(token, env_of(gate, caller)).await
-    }
-
-    /// Gives out an address of an agent, at which it is asked over A2A.
-    pub async fn open(&self, door: Arc<dyn AgentDoor>) -> io::Result<Grant> {
-        let served = Served::Agent(Arc::new(AgentService::new(door)));
-        self.give(token()?, served).await
-    }
-
-    async fn give(&self, token: String, served: Served) -> io::Result<Grant> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let port = self.listener(0, None).await?.port;
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let before = locked(&self.routes).insert(token.clone(), (number, served));
-        if let Some((_, before)) = before {
-            before.close();
-        }
-        Ok(Grant {
-            url: format!("http://127.0.0.1:{port}/{token}"),
-            token,
-            number,
-            routes: self.routes.clone(),
-        })
-    }
-}
-
-fn env_of(gate: Arc<Gate>, caller: Caller) -> Served {
-    let service = McpService::new(gate.clone(), caller.clone());
-    Served::Env(Route {
-        gate,
-        caller,
-        service,
-    })
-}
-
-/// Returns a part of an address that nobody guesses.
-fn token() -> io::Result<String> {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(format!("{:032x}", u128::from_le_bytes(random)))
 }
 
 /// Returns whether a request comes from this machine and not by way of a web page of another origin.

@@ -162,7 +162,7 @@ fn a_process_gets_its_time_to_start_and_says_what_became_of_it() {
 }
 
 #[test]
-fn an_agent_asks_its_peers_at_addresses_that_end_with_the_step() {
+fn an_agent_asks_its_peers_at_the_addresses_that_it_is_told() {
     let Some(story) = served("", "", &["ask helper hello there", "ask helper again"]) else {
         return;
     };

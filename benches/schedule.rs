@@ -32,6 +32,7 @@ fn plan(
             m.value("field `at`", &json!(at));
             PlannedStep {
                 prompts: false,
+                lane: aebuild::schedule::Lane::Works,
                 id: StepId::new(&format!("s{at}")),
                 kind: "k",
                 key: Key::of(m, "t", &format!("s{at}")),

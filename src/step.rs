@@ -331,6 +331,10 @@ pub trait Step: Send + Sync + fmt::Debug {
     fn prompts(&self) -> bool {
         false
     }
+    /// Returns whether the step waits for somebody else most of the time, and so needs no processor.
+    fn waits(&self) -> bool {
+        self.prompts()
+    }
     /// Returns which agents may ask which others after this step: each an agent and its peers.
     fn peerings(&self) -> Vec<(String, Vec<String>)> {
         Vec::new()

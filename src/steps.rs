@@ -28,6 +28,7 @@ pub mod review;
 pub mod run_code;
 pub mod score;
 mod shown;
+pub mod snapshot_agent_state;
 pub mod snapshot_env;
 mod target;
 pub mod teardown_sandboxes;
@@ -64,6 +65,7 @@ pub static REGISTRY: Registry = Registry(&[
     &teardown_sandboxes::TYPE,
     &reset_env::TYPE,
     &snapshot_env::TYPE,
+    &snapshot_agent_state::TYPE,
     &modify_env_tool_access::TYPE,
     &apply_server_config::TYPE,
     &build_mcp_cli::TYPE,

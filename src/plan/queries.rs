@@ -14,7 +14,7 @@ use crate::graph::{self as step_graph, StepGraph, StepIx};
 use crate::json::{Map, Value};
 use crate::rebuild::{self, Ingredients, Key};
 use crate::resource::{ResourceId, ResourceKind, Touch};
-use crate::schedule::{PlannedStep, Retry, StepPart, TaskPlan};
+use crate::schedule::{Lane, PlannedStep, Retry, StepPart, TaskPlan};
 use crate::step::{Deploys, Determinism, Refusal, Step};
 use crate::task::config::Config;
 use crate::task::deploy::EnvSpec;
@@ -360,6 +360,10 @@ pub fn plan(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<TaskPla
             determinism: determinism(run, input, setting, db, decl, step.as_ref(), &touched),
             touches: touched,
             prompts: step.prompts(),
+            lane: match step.waits() {
+                true => Lane::Waits,
+                false => Lane::Works,
+            },
             live: step
                 .live_output(&handle(&lineage, decl, &run.overrides))
                 .map(|output| Arc::new(with_parts(output, parts.as_ref()))),

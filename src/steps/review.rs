@@ -121,6 +121,10 @@ impl Step for Review {
         Determinism::Volatile
     }
 
+    fn waits(&self) -> bool {
+        true
+    }
+
     fn provides(&self) -> Vec<NameRef> {
         Vec::new()
     }

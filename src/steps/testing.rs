@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::context::{Answer, Lookup, Output, Place};
 use crate::digest::Digest;
 use crate::json::{Map, Value, json};
-use crate::step::agent::Agent;
+use crate::step::agent::{Agent, AgentError, Prompt, Reply};
 use crate::step::env::LiveEnv;
 use crate::step::model::{ChatReply, ChatRequest, ModelError, Models};
 use crate::step::sandbox::{
@@ -471,6 +471,19 @@ type ModelAnswer = dyn Fn(&ChatRequest) -> Result<ChatReply, ModelError> + Send 
 impl Models for FakeModel {
     fn chat(&self, request: ChatRequest) -> BoxFuture<'_, Result<ChatReply, ModelError>> {
         Box::pin(async move { (self.0)(&request) })
+    }
+}
+
+/// An agent that nobody prompts.
+pub(in crate::steps) struct Mute(pub(in crate::steps) &'static str);
+
+impl Agent for Mute {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn prompt(&self, _: Prompt) -> BoxFuture<'_, Result<Reply, AgentError>> {
+        unreachable!("bug: a test that prompts nobody did")
     }
 }
 

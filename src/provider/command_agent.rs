@@ -206,6 +206,3 @@ impl CommandAgent {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

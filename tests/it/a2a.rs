@@ -1,6 +1,7 @@
 //! Agents that are not part of aebuild: reached over A2A, run as processes that serve it, or programs that answer a prompt.
 
 mod commands;
+mod sdk;
 
 use std::fs;
 use std::net::TcpStream;
@@ -203,6 +204,9 @@ impl AgentDoor for Listener {
     ) -> BoxFuture<'a, Result<Reply, AgentError>> {
         let text = text_of(&parts);
         self.heard.lock().unwrap().push(text.clone());
+        if text == "wait" {
+            return Box::pin(std::future::pending());
+        }
         let reply = Reply {
             text: format!("I heard {text}"),
             tool_calls: 4,

@@ -21,7 +21,8 @@ impl Task {
         for file in files(&folder, "") {
             let below = file.strip_prefix(&folder).unwrap();
             if below != "README.md" {
-                task.story.write(below, fs::read(root().join(&file)).unwrap());
+                task.story
+                    .write(below, fs::read(root().join(&file)).unwrap());
             }
         }
         let config = fs::read_to_string(task.story.path("aebuild.toml")).unwrap_or_default();
@@ -96,13 +97,23 @@ fn q3_to_sam() {
         "mailbox:create ask:restore ask:reuse check:reuse",
     );
     // How a peering is written says nothing of who is whose peer.
-    task.edit(json, r#""depends_on": ["peer", "#, r#""depends_on": [ "peer", "#, "", "");
+    task.edit(
+        json,
+        r#""depends_on": ["peer", "#,
+        r#""depends_on": [ "peer", "#,
+        "",
+        "",
+    );
 }
 
 #[test]
 fn support_world() {
-    let names = "ada ben cleo dana eli fay gus hal ida jon kim leo mia ned ora pia quinn rex sue tom";
-    let talks: String = names.split(' ').map(|name| format!(" talk-{name}")).collect();
+    let names =
+        "ada ben cleo dana eli fay gus hal ida jon kim leo mia ned ora pia quinn rex sue tom";
+    let talks: String = names
+        .split(' ')
+        .map(|name| format!(" talk-{name}"))
+        .collect();
     let ran = format!("company end-state peer{talks}");
     let task = Task::of("support-world", &ran);
     task.edit(
@@ -113,6 +124,16 @@ fn support_world() {
         "end-state:restore",
     );
     // Twenty conversations with one env are one group: who edits one of them has them all again.
-    let seen = task.edited("tasks/support-world.json", "Ada is on the line", "Ada is on the line again");
-    assert_eq!(seen.ran().split(' ').filter(|step| step.starts_with("talk-")).count(), 20);
+    let seen = task.edited(
+        "tasks/support-world.json",
+        "Ada is on the line",
+        "Ada is on the line again",
+    );
+    assert_eq!(
+        seen.ran()
+            .split(' ')
+            .filter(|step| step.starts_with("talk-"))
+            .count(),
+        20
+    );
 }

@@ -53,7 +53,7 @@ pub(super) type Routes = Arc<Mutex<HashMap<String, (u64, Served)>>>;
 #[derive(Clone)]
 pub(super) enum Served {
     /// An env.
-    Env(Route),
+    Env(Box<Route>),
     /// An agent.
     Agent(Arc<AgentService>),
 }
@@ -111,11 +111,11 @@ impl Gateway {
 
 fn env_of(gate: Arc<Gate>, caller: Caller) -> Served {
     let service = McpService::new(gate.clone(), caller.clone());
-    Served::Env(Route {
+    Served::Env(Box::new(Route {
         gate,
         caller,
         service,
-    })
+    }))
 }
 
 /// Returns a part of an address that nobody guesses.

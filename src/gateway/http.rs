@@ -85,7 +85,10 @@ impl Gateway {
             caller,
             service,
         };
-        Ok(self.listener(port, Some(Served::Env(route))).await?.port)
+        Ok(self
+            .listener(port, Some(Served::Env(Box::new(route))))
+            .await?
+            .port)
     }
 
     /// Serves one agent and nothing else, as [`Gateway::serve_alone`] does an env.
@@ -159,7 +162,7 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Response {
             .map(|(_, served)| served.clone())
     };
     let mut route = match shared.alone.clone().or_else(known) {
-        Some(Served::Env(route)) => route,
+        Some(Served::Env(route)) => *route,
         Some(Served::Agent(service)) => {
             let at = if token.is_empty() {
                 String::new()

@@ -310,8 +310,8 @@ mod tests {
         ] {
             assert_eq!(moments(text.as_bytes()), two, "{text}");
         }
-        assert_eq!(moments(b"<html>"), [json!(0); 0]);
-        assert_eq!(moments(b"{\"a\": 1}"), [json!(0); 0]);
+        assert!(moments(b"<html>").is_empty());
+        assert!(moments(b"{\"a\": 1}").is_empty());
     }
 
     #[test]

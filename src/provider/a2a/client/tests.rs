@@ -93,7 +93,8 @@ async fn an_agent_whose_card_names_the_other_dialect_is_asked_in_that() {
 
 #[tokio::test]
 async fn each_bad_answer_is_said_in_a_sentence() {
-    let table: [(fn() -> Say, &str); 9] = [
+    type Row = (fn() -> Say, &'static str);
+    let table: [Row; 9] = [
         (
             || Say::Error(-32603, "boom"),
             "it refused `message/send` with code -32603: boom",

@@ -5,7 +5,15 @@ use crate::json::{Value, json};
 /// The keys of a script.
 pub(super) const SCRIPT: [&str; 3] = ["type", "id", "rules"];
 /// The keys of a rule.
-pub(super) const RULE: [&str; 6] = ["prompt", "attempts", "calls", "reply", "structured", "fail"];
+pub(super) const RULE: [&str; 7] = [
+    "prompt",
+    "attempts",
+    "tests",
+    "calls",
+    "reply",
+    "structured",
+    "fail",
+];
 /// The keys of a call.
 pub(super) const CALL: [&str; 7] = [
     "env",
@@ -64,6 +72,11 @@ pub fn schema() -> Value {
                 "type": "integer",
                 "minimum": 1,
                 "description": "The rule is only for the first so many attempts of the step that prompts.",
+            },
+            "tests": {
+                "type": "object",
+                "additionalProperties": {"type": "string"},
+                "description": "Regular expressions by name; a template finds 1 under the name where the prompt has a match, else 0.",
             },
             "calls": {"type": "array", "items": call, "description": "The calls, in order."},
             "reply": {"type": "string", "default": "", "description": "The answer, with templates."},

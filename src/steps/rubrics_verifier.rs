@@ -341,10 +341,12 @@ fn build(step: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Ve
         return Err(refusals);
     }
     let verifier_id = given(&fields.verifier_id).unwrap_or(step.as_str());
-    let aggregator = fields.score_aggregator.unwrap_or(match fields.output_format {
-        Format::TrajectoryMistakes => Aggregator::WeightedAverage,
-        _ => Aggregator::AllPass,
-    });
+    let aggregator = fields
+        .score_aggregator
+        .unwrap_or(match fields.output_format {
+            Format::TrajectoryMistakes => Aggregator::WeightedAverage,
+            _ => Aggregator::AllPass,
+        });
     Ok(Box::new(RubricsVerifier {
         verifier_id: verifier_id.to_owned(),
         aggregator,

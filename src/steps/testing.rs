@@ -339,7 +339,6 @@ impl FakeServices {
     }
 
     /// Sets what every model answers.
-    #[expect(dead_code, reason = "the judges ask models")]
     pub(in crate::steps) fn model(
         mut self,
         answer: impl Fn(&ChatRequest) -> Result<ChatReply, ModelError> + Send + Sync + 'static,

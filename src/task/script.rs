@@ -175,10 +175,7 @@ mod tests {
         ]}))
         .unwrap();
         let tested = script.rules[0].tested("Hello Dana").unwrap();
-        assert_eq!(
-            Value::Object(tested),
-            json!({"has_dana": 1, "has_sam": 0})
-        );
+        assert_eq!(Value::Object(tested), json!({"has_dana": 1, "has_sam": 0}));
     }
 
     #[test]

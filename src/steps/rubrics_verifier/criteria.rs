@@ -121,7 +121,9 @@ impl Criterion {
         match &self.outcomes {
             None | Some(Value::Null) => Ok(Scale::Unit),
             Some(Value::Array(outcomes)) => {
-                let scores = outcomes.iter().map(|outcome| outcome.get("score")?.as_f64());
+                let scores = outcomes
+                    .iter()
+                    .map(|outcome| outcome.get("score")?.as_f64());
                 let scores: Option<Vec<f64>> = scores.collect();
                 let scores = scores.filter(|scores| !scores.is_empty());
                 let why = "is a list of objects with a `label` and a number `score`";
@@ -144,7 +146,9 @@ impl Criterion {
 /// Refuses criteria that cannot be told apart, or whose scale is none.
 pub(super) fn check(criteria: &[Criterion], is_partial: bool, refusals: &mut Vec<Refusal>) {
     for (at, criterion) in criteria.iter().enumerate() {
-        let before = criteria[..at].iter().position(|other| other.id == criterion.id);
+        let before = criteria[..at]
+            .iter()
+            .position(|other| other.id == criterion.id);
         if let Some(before) = before {
             refusals.push(
                 Refusal::new(

@@ -38,7 +38,11 @@ pub(super) fn beside(value: &Value, graded: &[Value]) -> Result<Vec<Value>, Vec<
     let covered = graded.iter().map(|row| {
         let text = |key: &str| row.get(key).and_then(Value::as_str).unwrap_or_default();
         let shown = row.get("result") == Some(&Value::Bool(true));
-        (text("id").to_owned(), shown, text("justification").to_owned())
+        (
+            text("id").to_owned(),
+            shown,
+            text("justification").to_owned(),
+        )
     });
     all(value, covered.collect())
 }

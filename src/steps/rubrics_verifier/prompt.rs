@@ -159,7 +159,8 @@ pub(super) fn text(brief: &Brief, format: Format, part: Part, faults: &[String])
         ));
     }
     if format.is_evidence() {
-        writer.line("Decide each criterion by its own evidence, not by the impression of the whole.");
+        writer
+            .line("Decide each criterion by its own evidence, not by the impression of the whole.");
     }
     if part.is_batch() {
         writer.section(&format!(
@@ -251,7 +252,10 @@ impl Writer {
             }
         }
         digester.text(&brief.answer);
-        for text in [&brief.conversation, &brief.trigger_log].into_iter().flatten() {
+        for text in [&brief.conversation, &brief.trigger_log]
+            .into_iter()
+            .flatten()
+        {
             digester.text(text);
         }
         for (label, value) in &brief.facts {

@@ -99,7 +99,9 @@ fn messages(response: &Value) -> Vec<Turn> {
         ..Turn::default()
     };
     let parts = response.get("source_agent_per_turn_prompt_parts");
-    let parts = parts.and_then(Value::as_array).filter(|all| !all.is_empty());
+    let parts = parts
+        .and_then(Value::as_array)
+        .filter(|all| !all.is_empty());
     let Some(parts) = parts else {
         return vec![turn(prompt.to_owned())];
     };
@@ -194,7 +196,9 @@ pub(super) fn said(content: &Value) -> Option<String> {
     match content {
         Value::String(text) => Some(text.clone()),
         Value::Array(pieces) => {
-            let texts = pieces.iter().filter_map(|piece| piece.get("text")?.as_str());
+            let texts = pieces
+                .iter()
+                .filter_map(|piece| piece.get("text")?.as_str());
             Some(texts.collect::<Vec<_>>().join("\n"))
         }
         _ => None,

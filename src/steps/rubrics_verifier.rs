@@ -98,6 +98,7 @@
 
 mod answer;
 mod criteria;
+mod fields;
 mod judge;
 mod mistakes;
 mod prompt;
@@ -105,17 +106,13 @@ mod told;
 mod trajectory;
 mod work;
 
-use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::Duration;
-
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::on_agent;
 use super::reply;
 use super::score::{self, Aggregator};
-use super::target::{CONFLICT, MISSING, NOT_YET, given};
+use super::target::given;
 use super::together;
 use crate::context::{Entry, Lookup, Output, Place};
 use crate::json::{Map, Value, json};
@@ -126,10 +123,10 @@ use crate::step::{
     schema_of,
 };
 use crate::task::{OnError, StepId};
-use criteria::Criterion;
+use fields::{DEFAULT_MODEL, Fields, Format, ModelSettings, RunContext};
 use judge::{Judge, Judged, Who};
 use prompt::{Brief, Part, Shown};
-use trajectory::{Filter, Sieve, Sifted};
+use trajectory::{Frame, Sieve, Sifted};
 use work::{Needs, Work};
 
 /// The step type `rubrics_verifier`. Its version is raised when the text that a judge gets changes.
@@ -142,136 +139,6 @@ pub static TYPE: StepType = StepType {
     page: include_str!("rubrics_verifier.rs"),
     schema: OnceLock::new(),
 };
-
-/// The model of a direct judge where a step names none.
-const DEFAULT_MODEL: &str = "claude-sonnet-4-6";
-
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Fields {
-    /// What is judged.
-    criteria: Vec<Criterion>,
-    /// The reply whose work is judged.
-    #[schemars(length(min = 1))]
-    prompt_id: String,
-    /// The model that judges; `claude-sonnet-4-6` where absent, or the agent's own.
-    default_model: Option<String>,
-    /// Where the model is reached.
-    default_model_api_base: Option<String>,
-    /// How the rows become a score; `all_pass` where absent, and `weighted_average` with `trajectory_mistakes`.
-    score_aggregator: Option<Aggregator>,
-    /// The name of this verification; the step's id where absent.
-    verifier_id: Option<String>,
-    /// The agent that judges.
-    agent_name: Option<String>,
-    /// What of the trajectory the judge sees.
-    trajectory_filter: Option<Filter>,
-    /// How much the judge may think, in tokens.
-    max_thinking_tokens: Option<u64>,
-    /// How hard the judge tries.
-    effort: Option<String>,
-    /// Whether an agent judges; `false` asks the model directly.
-    #[serde(default = "yes")]
-    use_agent_judge: bool,
-    /// Whether the judge sees what the agent did; without, it sees what it answered.
-    #[serde(default = "yes")]
-    use_trajectory: bool,
-    /// The agent that would be deployed as judge.
-    judge_a2a_agent_id: Option<String>,
-    /// The kind of sandbox that it would get.
-    judge_sandbox_type: Option<String>,
-    /// How long one answer of the judge may take, in seconds.
-    #[serde(default = "thousand")]
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    judge_timeout_seconds: f64,
-    /// What the judge answers.
-    #[serde(default)]
-    output_format: Format,
-    /// How the criteria are to be read, in words.
-    grading_policy_prompt: Option<String>,
-    /// Facts for the judge: each a label and a path below `metadata`, with points.
-    context_facts_for_judge: Option<BTreeMap<String, String>>,
-    /// The last turn of the conversation that counts.
-    #[schemars(range(min = 1))]
-    grade_up_to_turn: Option<u64>,
-    /// What else of the run the judge sees.
-    #[schemars(length(min = 1))]
-    run_context_for_judge: Option<Vec<RunContext>>,
-    /// How many criteria are judged at once; all where absent.
-    #[schemars(range(min = 1))]
-    judge_batch_size: Option<u64>,
-    /// How many parts are judged at the same time.
-    #[schemars(range(min = 1))]
-    judge_batch_concurrency: Option<u64>,
-}
-
-/// What a judge answers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Format {
-    /// A score of 0 or 1 for each criterion.
-    #[default]
-    RubricBinary,
-    /// A score on a scale for each criterion.
-    RubricPartial,
-    /// The mistakes on the way.
-    TrajectoryMistakes,
-    /// A score of 0 or 1 for each criterion, with the screenshot that decides.
-    RubricEvidence,
-    /// The same, and the mistakes on the way.
-    RubricEvidenceWithMistakes,
-}
-
-/// What else of a run a judge may see.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum RunContext {
-    /// What was said.
-    Conversation,
-    /// Which triggers fired.
-    TriggerLog,
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn thousand() -> f64 {
-    1000.0
-}
-
-impl Format {
-    fn as_str(self) -> &'static str {
-        match self {
-            Format::RubricBinary => "rubric_binary",
-            Format::RubricPartial => "rubric_partial",
-            Format::TrajectoryMistakes => "trajectory_mistakes",
-            Format::RubricEvidence => "rubric_evidence",
-            Format::RubricEvidenceWithMistakes => "rubric_evidence_with_mistakes",
-        }
-    }
-
-    /// Returns whether the judge says which screenshot decides.
-    fn is_evidence(self) -> bool {
-        matches!(
-            self,
-            Format::RubricEvidence | Format::RubricEvidenceWithMistakes
-        )
-    }
-
-    /// Returns whether there is one result for each criterion.
-    fn is_by_id(self) -> bool {
-        self != Format::TrajectoryMistakes
-    }
-}
-
-/// The model of a judge, and how it works.
-#[derive(Clone, Debug, Default)]
-struct ModelSettings {
-    model: Option<String>,
-    effort: Option<String>,
-    max_thinking_tokens: Option<u64>,
-}
 
 #[derive(Debug)]
 struct RubricsVerifier {
@@ -288,55 +155,8 @@ fn build(step: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Ve
     let mut refusals = Vec::new();
     let agent = given(&fields.agent_name).filter(|_| fields.use_agent_judge);
     let agent = agent.map(str::to_owned);
-    check_judge(&fields, agent.as_deref(), &mut refusals);
-    let is_partial = fields.output_format == Format::RubricPartial;
-    criteria::check(&fields.criteria, is_partial, &mut refusals);
     let sieve = Sieve::new(&fields.trajectory_filter, &mut refusals);
-    if fields.output_format.is_evidence() {
-        let sees = agent.is_none()
-            && fields.use_trajectory
-            && sieve.shows_screenshots()
-            && sieve.is_per_criterion();
-        if !sees {
-            refusals.push(
-                Refusal::new(
-                    CONFLICT,
-                    "/output_format",
-                    format!("`{}` needs screenshots", fields.output_format.as_str()),
-                )
-                .help(
-                    "set \"use_agent_judge\": false, and a `trajectory_filter` with \"compaction_type\": \"screenshot\" and \
-                     \"frame_strategy\": \"per_criterion\"",
-                ),
-            );
-        }
-    }
-    let is_in_parts = matches!(
-        fields.output_format,
-        Format::RubricBinary | Format::RubricPartial
-    );
-    if fields.judge_batch_size.is_some() && !is_in_parts {
-        refusals.push(
-            Refusal::new(
-                CONFLICT,
-                "/judge_batch_size",
-                format!("`{}` is judged as a whole", fields.output_format.as_str()),
-            )
-            .help("delete `judge_batch_size`, or use `rubric_binary` or `rubric_partial`"),
-        );
-    }
-    for (label, path) in fields.context_facts_for_judge.iter().flatten() {
-        if path.split('.').any(|segment| segment.trim().is_empty()) {
-            refusals.push(
-                Refusal::new(
-                    "wrong-pattern",
-                    format!("/context_facts_for_judge/{}", pointer(label)),
-                    format!("`{path}` is no path below `metadata`"),
-                )
-                .help("write names with a point between them, such as `script_results.count`"),
-            );
-        }
-    }
+    fields::check(&fields, agent.as_deref(), &sieve, &mut refusals);
     if !refusals.is_empty() {
         return Err(refusals);
     }
@@ -356,45 +176,6 @@ fn build(step: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Ve
     }))
 }
 
-/// Returns a key as a segment of a JSON pointer.
-fn pointer(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
-}
-
-fn check_judge(fields: &Fields, agent: Option<&str>, refusals: &mut Vec<Refusal>) {
-    let named = given(&fields.judge_a2a_agent_id).filter(|_| fields.use_agent_judge);
-    if let (None, Some(id)) = (agent, named) {
-        refusals.push(
-            Refusal::new(
-                MISSING,
-                "/judge_a2a_agent_id",
-                format!("agent `{id}` cannot be deployed by the step that it judges for"),
-            )
-            .help(
-                "add a `deploy_agent` step with this `a2a_agent_id`, and name its agent with `agent_name`; or set \
-                 \"use_agent_judge\": false",
-            ),
-        );
-    }
-    if given(&fields.default_model_api_base).is_some() {
-        let refusal = match agent {
-            Some(agent) => Refusal::new(
-                CONFLICT,
-                "/default_model_api_base",
-                format!("agent `{agent}` judges, and knows by itself where its model is"),
-            )
-            .help("delete `default_model_api_base`, or set \"use_agent_judge\": false"),
-            None => Refusal::new(
-                NOT_YET,
-                "/default_model_api_base",
-                "a step cannot say where a model is reached",
-            )
-            .help("write the address into `[models.<name>]` of `aebuild.toml`, and the name into `default_model`"),
-        };
-        refusals.push(refusal);
-    }
-}
-
 impl RubricsVerifier {
     async fn verify(&self, cx: StepCx<'_>) -> Result<Output, StepError> {
         let fields = &self.fields;
@@ -411,7 +192,7 @@ impl RubricsVerifier {
         let work = work::work(cx, &fields.prompt_id, &response, needs)?;
         let turns = self.sifted(&work)?;
         let frames = turns.iter().flat_map(|turn| turn.frames.clone());
-        let frames: Vec<trajectory::Frame> = frames.collect();
+        let frames: Vec<Frame> = frames.collect();
         if fields.output_format.is_evidence() && frames.is_empty() {
             let why = "no tool of the agent answered with a screenshot";
             let row =

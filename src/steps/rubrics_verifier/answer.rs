@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use super::criteria::Criterion;
-use super::{Format, mistakes};
+use super::fields::Format;
+use super::mistakes;
 use crate::json::{Map, Value, from_slice, json};
 use crate::steps::on_agent;
 

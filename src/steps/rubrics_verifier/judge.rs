@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::answer::{self, Answer};
 use super::criteria::Criterion;
+use super::fields::{Format, ModelSettings};
 use super::prompt::{self, Brief, Part};
 use super::trajectory::Frame;
-use super::{Format, ModelSettings};
 use crate::digest::Digester;
 use crate::json::{Value, json};
 use crate::step::agent::{PromptSettings, text_part};

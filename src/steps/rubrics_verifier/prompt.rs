@@ -3,7 +3,7 @@
 //! What the agent said and did stands between marks that hold a digest of all of it, so that nothing in it can end its part
 //! of the text.
 
-use super::Format;
+use super::fields::Format;
 use crate::digest::Digester;
 use crate::json::Value;
 

@@ -1,3 +1,7 @@
+mod formats;
+mod parts;
+mod refusals;
+
 use std::sync::{Arc, Mutex};
 
 use super::*;
@@ -231,7 +235,8 @@ fn an_answer_that_cannot_be_used_is_asked_for_again() {
           "`c2` has more than one result",
           "result 4 has no text `id`",
           "there is no result for `c1`"
-        ]"#]].assert_eq(&format!("{:#}", value["judge_output_discrepancies"]));
+        ]"#]]
+    .assert_eq(&format!("{:#}", value["judge_output_discrepancies"]));
     assert_eq!(asked.len(), 3);
     assert!(asked[2].starts_with(asked[0].as_str()));
     expect![[r#"
@@ -242,7 +247,8 @@ fn an_answer_that_cannot_be_used_is_asked_for_again() {
         - result 4 has no text `id`
         - there is no result for `c1`
         Answer again, in full, and only with the JSON.
-    "#]].assert_eq(&asked[2][asked[0].len()..]);
+    "#]]
+    .assert_eq(&asked[2][asked[0].len()..]);
     assert!(
         log.contains("answer 1 of the judge cannot be used"),
         "{log}"
@@ -286,203 +292,6 @@ fn what_the_work_says_cannot_end_its_part_of_the_prompt() {
 }
 
 #[test]
-fn scores_of_binary_rows_are_kept_as_given_and_only_1_passes() {
-    let criteria: Vec<Value> = (1..=4).map(|n| json!({"id": n.to_string()})).collect();
-    let answer =
-        json!([result("c1", 1.0), result("c2", 0.99), result("c3", 7.0), {"id": "c4", "score": 1}]);
-    let (value, ..) = judged(
-        world(),
-        json!({"criteria": criteria, "score_aggregator": "weighted_average"}),
-        &[answer],
-    );
-    expect![[r#"
-        {"id":"1","justification":"the answer settles c1, as it says","result":true,"score":1.0}
-        {"id":"2","justification":"the answer settles c2, as it says","result":false,"score":0.99}
-        {"id":"3","justification":"the answer settles c3, as it says","result":false,"score":7.0}
-        {"id":"4","justification":"","result":true,"score":1}
-        score 0.7475
-    "#]].assert_eq(&rows(&value.unwrap()));
-}
-
-#[test]
-fn partial_scores_are_brought_to_the_scale_from_0_to_1() {
-    let steps = json!([{"label": "no", "score": 0}, {"label": "half", "score": 0.5}, {"label": "yes", "score": 1}]);
-    let criteria = json!([
-        {"id": "plain"},
-        {"id": "strict", "pass_threshold": 0.8},
-        {"id": "steps", "outcomes": steps},
-        {"id": "between", "outcomes": steps},
-        {"id": "range", "outcomes": {"min": 1, "max": {"value": 5}}},
-        {"id": "own", "outcomes": {"min": 1, "max": 5}, "pass_threshold": 4},
-        {"id": "beyond"},
-    ]);
-    let answer = json!([
-        result("c1", 0.5),
-        result("c2", 0.7),
-        result("c3", 0.6),
-        result("c4", 0.25),
-        result("c5", 3.0),
-        result("c6", 3.5),
-        result("c7", 1.5),
-    ]);
-    let more = json!({"criteria": criteria, "output_format": "rubric_partial", "score_aggregator": "weighted_average"});
-    let (value, asked, _) = judged(world(), more, &[answer]);
-    let value = value.unwrap();
-    let lines: Vec<String> = value["results"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|row| {
-            format!(
-                "{} {} {} {}\n",
-                row["id"], row["score"], row["result"], row["raw_score"]
-            )
-        })
-        .collect();
-    expect![[r#"
-        "plain" 0.5 true null
-        "strict" 0.7 false null
-        "steps" 0.5 true null
-        "between" 0.0 false null
-        "range" 0.5 true 3.0
-        "own" 0.625 false 3.5
-        "beyond" 1.0 true null
-    "#]].assert_eq(&lines.concat());
-    assert!(
-        asked[0].contains(r#"{"id":"c6","outcomes":{"max":5,"min":1}}"#),
-        "{}",
-        asked[0]
-    );
-}
-
-#[test]
-fn mistakes_cost_the_same_however_many_criteria_there_are() {
-    let answer = json!({
-        "findings": [
-            {"severity": "medium", "step": 2, "should": "ask first", "description": "sent at once"},
-            {"severity": "Low", "step": null, "should": "", "description": "was slow"},
-        ],
-        "coverage": [{"id": "c1", "shown": true, "note": "in step 2"}],
-        "botched": false, "botched_reason": "", "summary": "fine, but hasty",
-    });
-    let fenced = json!(format!("Here it is:\n```json\n{answer}\n```"));
-    let (value, ..) = judged(
-        world(),
-        json!({"output_format": "trajectory_mistakes"}),
-        &[fenced],
-    );
-    expect![[r#"
-        {"id":"summary","justification":"fine, but hasty","result":false,"score":0.0,"weight":0.0}
-        {"id":"botched","justification":"","result":true,"score":1.0}
-        {"description":"sent at once","id":"mistake_1","justification":"sent at once","result":false,"score":0.0,"severity":"medium","should":"ask first","step":2,"weight":-0.24}
-        {"description":"was slow","id":"mistake_2","justification":"was slow","result":false,"score":0.0,"severity":"low","should":"","step":null,"weight":-0.06}
-        {"id":"coverage_polite","justification":"in step 2","result":true,"score":1.0}
-        {"id":"coverage_rude","justification":"the judge says nothing of it","result":false,"score":0.0}
-        score 0.5666666666666667
-    "#]].assert_eq(&rows(&value.unwrap()));
-    let alone = json!({"findings": answer["findings"], "botched": false, "summary": ""});
-    let more = json!({"output_format": "trajectory_mistakes", "criteria": []});
-    let (value, ..) = judged(world(), more.clone(), &[alone]);
-    assert_eq!(value.unwrap()["score"], 0.9);
-    let critical = json!({"findings": [{"severity": "critical"}], "botched": true});
-    let (value, ..) = judged(world(), more.clone(), &[critical]);
-    assert_eq!(value.unwrap()["score"], 0.0);
-    let odd = json!({"findings": [{"severity": "odd"}], "botched": false});
-    let (value, ..) = judged(world(), more, &[odd]);
-    assert!(value.unwrap_err().contains("`odd`"));
-}
-
-fn evidence(id: &str, score: f64, status: &str) -> Value {
-    let mut result = result(id, score);
-    result["frame"] = 1.into();
-    result["evidence_status"] = status.into();
-    result
-}
-
-fn with_screenshots(more: Value) -> Value {
-    let mut all = json!({
-        "use_agent_judge": false, "output_format": "rubric_evidence",
-        "trajectory_filter": {"compaction_type": "screenshot", "frame_strategy": "per_criterion"},
-    });
-    for (key, value) in more.as_object().unwrap() {
-        all[key] = value.clone();
-    }
-    fields(all)
-}
-
-#[test]
-fn evidence_rows_need_evidence_and_mistakes_become_a_verification_of_their_own() {
-    let answer = json!({
-        "reasoning": "r".repeat(3000), "checks": vec!["x"; 20],
-        "results": [evidence("c1", 1.0, "visible"), evidence("c2", 1.0, "missing")],
-        "findings": [{"severity": "high", "step": "1", "should": "s", "description": "d"}],
-        "botched": false, "botched_reason": "", "summary": "so",
-    });
-    let asked = Arc::new(Mutex::new(String::new()));
-    let seen = asked.clone();
-    let world = world().model(move |request| {
-        *seen.lock().unwrap() = text_of(request);
-        Ok(chat_reply(answer.to_string(), Finish::Stop))
-    });
-    let more = json!({"output_format": "rubric_evidence_with_mistakes"});
-    let step = build_step(&TYPE, "check", with_screenshots(more));
-    let output = run(&*step, "check", &world).unwrap();
-    let value = &output.entries[0].value;
-    expect![[r#"
-        {"evidence_status":"visible","frame":1,"id":"polite","justification":"the answer settles c1, as it says","result":true,"score":1.0}
-        {"evidence_status":"missing","frame":1,"id":"rude","justification":"the answer settles c2, as it says","result":false,"score":0.0,"weight":-1}
-        score 0.0
-    "#]].assert_eq(&rows(value));
-    assert_eq!(value["format"], "rubric_binary");
-    assert_eq!(
-        value["judge_output_format"],
-        "rubric_evidence_with_mistakes"
-    );
-    assert_eq!(value["reasoning"].as_str().unwrap().len(), 2000);
-    assert_eq!(value["checks"].as_array().unwrap().len(), 12);
-    assert_eq!(
-        output.entries[1].place,
-        Place::Set(vec![
-            "verifications".to_owned(),
-            "tone-trajectory-mistakes".to_owned()
-        ])
-    );
-    expect![[r#"
-        {"id":"summary","justification":"so","result":false,"score":0.0,"weight":0.0}
-        {"id":"botched","justification":"","result":true,"score":1.0}
-        {"description":"d","id":"mistake_1","justification":"d","result":false,"score":0.0,"severity":"high","should":"s","step":"1","weight":-0.75}
-        {"id":"coverage_polite","justification":"the answer settles c1, as it says","result":true,"score":1.0}
-        {"id":"coverage_rude","justification":"the answer settles c2, as it says","result":false,"score":0.0}
-        score 0.4166666666666667
-    "#]].assert_eq(&rows(&output.entries[1].value));
-    let asked = asked.lock().unwrap();
-    assert!(
-        asked.ends_with("Screenshot 1:[image/png AAAA]\n"),
-        "{asked}"
-    );
-    assert!(
-        asked.contains(r#"{"screenshot":1,"type":"image"}"#),
-        "{asked}"
-    );
-}
-
-#[test]
-fn work_without_screenshots_scores_0_where_they_are_the_evidence() {
-    let world = FakeServices::new();
-    let url = world
-        .store(b"{\"role\": \"assistant\", \"content\": \"hi\"}\n")
-        .url();
-    let world = world.reply(
-        "reply",
-        json!({"prompt_text": "x", "response": "hi", "agent_trajectory_object_url": url}),
-    );
-    let step = build_step(&TYPE, "check", with_screenshots(json!({})));
-    expect![[r#"
-        metadata.verifications.tone = {"format":"rubric_binary","judge_output_format":"rubric_evidence","results":[{"id":"no_screenshots","message":"no tool of the agent answered with a screenshot","result":false,"score":0.0}],"score":0.0}
-    "#]].assert_eq(&show(&run(&*step, "check", &world).unwrap()));
-}
-
-#[test]
 fn a_reply_that_is_an_error_scores_0_and_nobody_is_asked() {
     let reply = json!({"response": "", "error_type": "AgentError", "error_message": "gone"});
     let world = FakeServices::new().reply("reply", reply);
@@ -509,71 +318,6 @@ fn what_is_missing_fails_the_step() {
         RuntimeError: reply `reply` has no trajectory; with "use_trajectory": false the judge sees the answer only
         RuntimeError: the trajectory of `reply` cannot be read: `s3://b/k` is not in the store
         ValueError: `grade_up_to_turn` is 2, but the conversation of `reply` has 1 turn"#]].assert_eq(&errors.join("\n"));
-}
-
-#[test]
-fn many_criteria_are_judged_in_parts_under_their_own_numbers() {
-    let criteria: Vec<Value> = (1..=5).map(|n| json!({"id": format!("k{n}")})).collect();
-    let judge = |request: &ChatRequest| {
-        let asked = text_of(request);
-        let ids = (1..=5).map(|n| format!("c{n}"));
-        let results: Vec<Value> = ids
-            .filter(|id| asked.contains(&format!("{{\"id\":\"{id}\"}}")))
-            .map(|id| result(&id, 1.0))
-            .collect();
-        Ok(chat_reply(json!(results).to_string(), Finish::Stop))
-    };
-    let world = world().model(judge);
-    let more = json!({"criteria": criteria, "use_agent_judge": false, "judge_batch_size": 2});
-    let step = build_step(&TYPE, "check", fields(more));
-    let output = run(&*step, "check", &world).unwrap();
-    let value = &output.entries[0].value;
-    expect![[r#"
-        {"id":"k1","justification":"the answer settles c1, as it says","result":true,"score":1.0}
-        {"id":"k2","justification":"the answer settles c2, as it says","result":true,"score":1.0}
-        {"id":"k3","justification":"the answer settles c3, as it says","result":true,"score":1.0}
-        {"id":"k4","justification":"the answer settles c4, as it says","result":true,"score":1.0}
-        {"id":"k5","justification":"the answer settles c5, as it says","result":true,"score":1.0}
-        score 1.0
-    "#]].assert_eq(&rows(value));
-    assert_eq!(value["judge_batches"], 3);
-    assert_eq!(
-        value["judge_batch_trajectory_object_urls"]
-            .as_array()
-            .unwrap()
-            .len(),
-        3
-    );
-    let whole =
-        StoredFile::from_url(value["judge_trajectory_object_url"].as_str().unwrap()).unwrap();
-    assert!(whole.size > 0);
-}
-
-#[test]
-fn grades_in_bulk_are_not_used_but_for_the_last_attempt() {
-    let criteria: Vec<Value> = (1..=6).map(|n| json!({"id": format!("k{n}")})).collect();
-    let bulk = |ids: &[&str]| -> Value {
-        ids.iter()
-            .map(|id| json!({"id": id, "score": 1, "justification": "ok"}))
-            .collect()
-    };
-    let more = json!({"criteria": criteria, "judge_batch_size": 5, "judge_batch_concurrency": 1});
-    let first = bulk(&["c1", "c2", "c3", "c4", "c5"]);
-    let last = json!([result("c6", 1.0)]);
-    let (value, asked, _) = judged(world(), more, &[first.clone(), first.clone(), first, last]);
-    let value = value.unwrap();
-    assert_eq!((asked.len(), &value["score"]), (4, &json!(1.0)));
-    assert_eq!(value["judge_output_retries"], 2);
-    expect![[r#"
-        [
-          "5 results have the same `justification`; look at each criterion by itself",
-          "5 results have the same `justification`; look at each criterion by itself",
-          "5 results have the same `justification`; look at each criterion by itself"
-        ]"#]].assert_eq(&format!("{:#}", value["judge_output_discrepancies"]));
-    // As a whole, nobody minds.
-    let more = json!({"criteria": [{"id": "k1"}]});
-    let (value, asked, _) = judged(world(), more, &[bulk(&["c1"])]);
-    assert_eq!((asked.len(), &value.unwrap()["score"]), (1, &json!(1.0)));
 }
 
 fn conversation() -> FakeServices {
@@ -650,7 +394,8 @@ fn a_conversation_is_graded_up_to_a_turn() {
         <triggers>
         {"at":"b","id":"early","turn":1}
         </triggers>
-    "#]].assert_eq(&format!("{work}{context}"));
+    "#]]
+    .assert_eq(&format!("{work}{context}"));
 }
 
 /// Returns a prompt whose marks have no digest.
@@ -759,7 +504,8 @@ fn a_model_that_does_not_answer_fails_the_step_and_one_that_is_cut_off_is_asked_
         &failed,
     )
     .unwrap_err();
-    expect!["ModelError: model `claude-sonnet-4-6` cannot be used: no key"].assert_eq(&error.to_string());
+    expect!["ModelError: model `claude-sonnet-4-6` cannot be used: no key"]
+        .assert_eq(&error.to_string());
     let cut = world().model(|_| Ok(chat_reply("{\"results\": [".to_owned(), Finish::Length)));
     let error = run(&*build_step(&TYPE, "check", fields(more)), "check", &cut).unwrap_err();
     assert!(error.message.contains("it was cut off"), "{error}");
@@ -798,57 +544,8 @@ fn an_agent_that_judges_is_prompted_with_all_that_it_has() {
     expect![[r#"
         /prompt_id reply `reply`
         /agent_name agent `judge`
-        /verifier_id verification `tone`"#]].assert_eq(&names.join("\n"));
-}
-
-#[test]
-fn what_cannot_be_judged_is_refused() {
-    let criteria = json!([{"id": "a"}, {"id": "a", "outcomes": {"min": 2, "max": 1}}, {"id": "b", "outcomes": [{"label": "x"}]}]);
-    let all = [
-        json!({"criteria": criteria, "output_format": "rubric_partial"}),
-        json!({"default_model_api_base": "http://x"}),
-        json!({"default_model_api_base": "http://x", "use_agent_judge": false}),
-        json!({"agent_name": null, "judge_a2a_agent_id": "@local/judge"}),
-        json!({"output_format": "rubric_evidence", "use_agent_judge": false}),
-        json!({"output_format": "trajectory_mistakes", "judge_batch_size": 2}),
-        json!({"context_facts_for_judge": {"a/b": "x..y", "fine": "x.y"}}),
-        json!({"trajectory_filter": {"evidence_exclude_pattern": "(", "always_show_actions": {"sent": "["}}}),
-    ];
-    let refusals: String = all
-        .into_iter()
-        .map(|more| refused(&TYPE, fields(more)))
-        .collect();
-    expect![[r#"
-        duplicate-id /criteria/1/id: criteria 1 and 2 are both called `a` (give each criterion an id of its own)
-        wrong-type /criteria/1/outcomes: `outcomes` of criterion `a` is no scale (`outcomes` has numbers `min` and `max`, of which `max` is larger)
-        wrong-type /criteria/2/outcomes: `outcomes` of criterion `b` is no scale (`outcomes` is a list of objects with a `label` and a number `score`)
-        conflicting-fields /default_model_api_base: agent `judge` judges, and knows by itself where its model is (delete `default_model_api_base`, or set "use_agent_judge": false)
-        not-supported-yet /default_model_api_base: a step cannot say where a model is reached (write the address into `[models.<name>]` of `aebuild.toml`, and the name into `default_model`)
-        missing-field /judge_a2a_agent_id: agent `@local/judge` cannot be deployed by the step that it judges for (add a `deploy_agent` step with this `a2a_agent_id`, and name its agent with `agent_name`; or set "use_agent_judge": false)
-        conflicting-fields /output_format: `rubric_evidence` needs screenshots (set "use_agent_judge": false, and a `trajectory_filter` with "compaction_type": "screenshot" and "frame_strategy": "per_criterion")
-        conflicting-fields /judge_batch_size: `trajectory_mistakes` is judged as a whole (delete `judge_batch_size`, or use `rubric_binary` or `rubric_partial`)
-        wrong-pattern /context_facts_for_judge/a~1b: `x..y` is no path below `metadata` (write names with a point between them, such as `script_results.count`)
-        bad-pattern /trajectory_filter/evidence_exclude_pattern: `(` is no regular expression: Parsing error at position 1: Opening parenthesis without closing parenthesis (put `\\` before a character that stands for itself)
-        bad-pattern /trajectory_filter/always_show_actions/sent: `[` is no regular expression: a `[` is not closed (put `\\` before a character that stands for itself)
-    "#]].assert_eq(&refusals);
-    let bad = json!({
-        "criteria": [{"id": ""}, {"criterion": "x"}], "output_format": "binary", "grade_up_to_turn": 0,
-        "run_context_for_judge": [], "judge_batch_size": 0, "judge_timeout_seconds": 0,
-        "trajectory_filter": {"screenshot_last_n": 51, "frame_budget": 5, "action_log_max_lines": 9, "x": 1},
-    });
-    expect![[r#"
-        wrong-length: `criteria[0].id` of step is empty, but needs at least 1 character (write at least 1 character)
-        missing-field: `criteria[1]` of step lacks the field `id` (add "id": "..")
-        out-of-range: `grade_up_to_turn` of step is 0, but must be at least 1 (write a number at least 1)
-        out-of-range: `judge_batch_size` of step is 0, but must be at least 1 (write a number at least 1)
-        out-of-range: `judge_timeout_seconds` of step is 0, but must be above 0 (write a number above 0)
-        unknown-value: `output_format` of step can't be `binary` (write one of `rubric_binary`, `rubric_partial`, `trajectory_mistakes`, `rubric_evidence`, `rubric_evidence_with_mistakes`)
-        wrong-length: `run_context_for_judge` of step is empty, but needs at least 1 item (write at least 1 item)
-        out-of-range: `trajectory_filter.action_log_max_lines` of step is 9, but must be at least 10 (write a number at least 10)
-        out-of-range: `trajectory_filter.frame_budget` of step is 5, but must be from 6 to 95 (write a number from 6 to 95)
-        out-of-range: `trajectory_filter.screenshot_last_n` of step is 51, but must be from 1 to 50 (write a number from 1 to 50)
-        unknown-field: `trajectory_filter` of step has no field `x` (the fields are `action_log_max_lines`, `always_show_actions`, `compaction_type`, `evidence_exclude_pattern`, `frame_budget`, `frame_strategy`, `include_response`, `include_thinking`, `include_tool_call_results`, `include_tool_calls`, `screenshot_last_n`, `trajectory_text`)
-    "#]].assert_eq(&misfits(&TYPE, fields(bad)));
+        /verifier_id verification `tone`"#]]
+    .assert_eq(&names.join("\n"));
 }
 
 #[test]

@@ -1,14 +1,22 @@
 //! A trajectory as a judge gets it: without what a filter leaves out, as JSON lines or as a log of actions.
 
+mod images;
+mod log;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::work::said;
-use crate::json::{Map, Value, json};
+use super::fields::pointer;
+use crate::json::{Value, json};
 use crate::step::Refusal;
 use crate::steps::pattern::{self, Flags, Pattern};
+use images::take_images;
+use log::{SHOWN, answer, calls};
+
+pub(super) use images::Frame;
+pub(super) use log::cut;
 
 /// What of a trajectory the judge sees.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -110,17 +118,6 @@ pub(super) struct Sieve {
     always: Vec<(String, Pattern)>,
 }
 
-/// A screenshot of a trajectory.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Frame {
-    /// Its number among all of the trajectory, the first being 1.
-    pub(super) number: usize,
-    /// Its media type.
-    pub(super) mime: String,
-    /// Its bytes in base64.
-    pub(super) base64: String,
-}
-
 /// A trajectory as the judge gets it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sifted {
@@ -158,7 +155,7 @@ impl Sieve {
             .into_iter()
             .flatten()
             .filter_map(|(label, python)| {
-                let field = format!("/trajectory_filter/always_show_actions/{label}");
+                let field = format!("/trajectory_filter/always_show_actions/{}", pointer(label));
                 Some((label.clone(), read(field, python)?))
             })
             .collect();
@@ -210,7 +207,7 @@ impl Sieve {
         taken.retain(|frame| !frame.base64.is_empty());
         let text = match &self.filter {
             Some(filter) if filter.trajectory_text == TrajectoryText::ActionLog => {
-                self.action_log(&moments, filter.action_log_max_lines)
+                log::text(&moments, filter.action_log_max_lines, &self.always)
             }
             _ => lines(&moments),
         };
@@ -298,212 +295,13 @@ impl Sieve {
         }
         Some(Value::Object(members))
     }
-
-    fn action_log(&self, moments: &[Value], most: u64) -> String {
-        let mut entries: Vec<Line> = Vec::new();
-        for moment in moments {
-            log_moment(moment, &mut entries);
-        }
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let label = |line: &Line| {
-            let found = self
-                .always
-                .iter()
-                .find(|(_, pattern)| pattern.is_found_in(&line.text) == Ok(true));
-            found.map(|(label, _)| label.clone())
-        };
-        let labels: Vec<Option<String>> = entries.iter().map(label).collect();
-        let always = labels.iter().flatten().count();
-        let rest = entries.len() - always;
-        let mut left_out = rest.saturating_sub(most.saturating_sub(always));
-        let mut text = String::new();
-        let mut gap = 0;
-        for (at, (line, label)) in entries.iter().zip(&labels).enumerate() {
-            if label.is_none() && left_out > 0 {
-                left_out -= 1;
-                gap += 1;
-                continue;
-            }
-            if gap > 0 {
-                text += &format!("({gap} left out)\n");
-                gap = 0;
-            }
-            let label = label.as_ref().map(|label| format!("[{label}] "));
-            let label = label.unwrap_or_default();
-            text += &format!("{}. {label}{}", at + 1, line.text);
-            if let Some(result) = &line.result {
-                text += &format!(" -> {result}");
-            }
-            text.push('\n');
-        }
-        text
-    }
 }
 
-/// A line of a log of actions.
-struct Line {
-    text: String,
-    /// The name of the tool where it is a call.
-    tool: Option<String>,
-    result: Option<String>,
-}
-
-/// How much of an argument, an answer or a text a log of actions shows.
-const SHOWN: usize = 300;
-
-fn log_moment(moment: &Value, entries: &mut Vec<Line>) {
-    let mut add = |text: String| {
-        entries.push(Line {
-            text,
-            tool: None,
-            result: None,
-        });
-    };
-    let role = moment.get("role").and_then(Value::as_str).unwrap_or("");
-    if role == "tool" {
-        let name = ["tool", "name"].iter().find_map(|key| moment.get(*key));
-        let name = name.and_then(Value::as_str).unwrap_or_default();
-        let content = moment.get("content").unwrap_or(&Value::Null);
-        let result = one_line(&answer(content));
-        let call = entries.iter_mut().find(|line| {
-            line.result.is_none() && line.tool.as_deref().is_some_and(|tool| tool == name)
-        });
-        match call {
-            Some(call) => call.result = Some(result),
-            None => entries.push(Line {
-                text: format!("{name} answers"),
-                tool: None,
-                result: Some(result),
-            }),
-        }
-        return;
-    }
-    if let Some(text) = moment.get("content").and_then(said)
-        && !text.is_empty()
-    {
-        add(format!("{role}: {}", one_line(&text)));
-    }
-    for key in THINKING {
-        if let Some(text) = moment.get(*key).and_then(Value::as_str) {
-            add(format!("{role} thinks: {}", one_line(text)));
-        }
-    }
-    if !moment.is_object() {
-        add(one_line(&moment.to_string()));
-    }
-    let list = moment.get("tool_calls").and_then(Value::as_array);
-    for call in list.into_iter().flatten() {
-        entries.push(Line {
-            text: one_line(&call_text(call)),
-            tool: Some(call_name(call).to_owned()),
-            result: None,
-        });
-    }
-}
-
-/// Returns what a tool answered, as text.
-fn answer(content: &Value) -> String {
-    let inner = content.get("content").unwrap_or(content);
-    match said(inner).filter(|text| !text.is_empty()) {
-        Some(text) => text,
-        None => content.to_string(),
-    }
-}
-
-fn one_line(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    cut(&words.join(" "), SHOWN)
-}
-
-/// Returns the start of a text, and what it lacks.
-pub(super) fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some((end, _)) => {
-            let more = text[end..].chars().count();
-            format!("{}.. ({more} more characters)", &text[..end])
-        }
-        None => text.to_owned(),
-    }
-}
-
-/// Returns the calls of a moment as text.
-fn calls(moment: &Value) -> Vec<String> {
-    let list = moment.get("tool_calls").and_then(Value::as_array);
-    list.into_iter().flatten().map(call_text).collect()
-}
-
-fn call_name(call: &Value) -> &str {
-    let function = call.get("function").unwrap_or(call);
-    let name = ["tool", "name"].iter().find_map(|key| function.get(*key));
-    name.and_then(Value::as_str).unwrap_or("a tool")
-}
-
-fn call_text(call: &Value) -> String {
-    let function = call.get("function").unwrap_or(call);
-    let arguments = ["arguments", "input"]
-        .iter()
-        .find_map(|key| function.get(*key));
-    let arguments = match arguments {
-        Some(Value::String(text)) => text.clone(),
-        Some(value) => value.to_string(),
-        None => String::new(),
-    };
-    let env = call.get("env").and_then(Value::as_str);
-    let env = env.map(|env| format!("{env}.")).unwrap_or_default();
-    format!("{env}{} {arguments}", call_name(call))
-        .trim_end()
-        .to_owned()
-}
-
+/// The names under which what an agent thought stands.
 const THINKING: &[&str] = &["thinking", "reasoning", "reasoning_content"];
 
 fn is_thinking(name: &str) -> bool {
     THINKING.contains(&name) || name == "redacted_thinking"
-}
-
-/// Takes the images out of a value; in their place stands their number.
-fn take_images(value: &mut Value, frames: &mut Vec<Frame>) {
-    match value {
-        Value::Array(items) => items.iter_mut().for_each(|item| take_images(item, frames)),
-        Value::Object(members) => match image(members) {
-            Some((mime, base64)) => {
-                let number = frames.len() + 1;
-                *value = json!({"type": "image", "screenshot": number});
-                frames.push(Frame {
-                    number,
-                    mime,
-                    base64,
-                });
-            }
-            None => members
-                .values_mut()
-                .for_each(|member| take_images(member, frames)),
-        },
-        _ => {}
-    }
-}
-
-/// Returns the media type and the bytes of an image, as MCP and as the APIs of models have them.
-fn image(members: &Map<String, Value>) -> Option<(String, String)> {
-    let kind = members.get("type")?.as_str()?;
-    let text = |value: Option<&Value>| value?.as_str().map(str::to_owned);
-    match kind {
-        "image" if members.contains_key("data") => {
-            let mime = text(members.get("mimeType")).unwrap_or_else(|| "image/png".to_owned());
-            Some((mime, text(members.get("data"))?))
-        }
-        "image" => {
-            let source = members.get("source")?;
-            let mime = text(source.get("media_type")).unwrap_or_else(|| "image/png".to_owned());
-            Some((mime, text(source.get("data"))?))
-        }
-        "image_url" => {
-            let url = members.get("image_url")?.get("url")?.as_str()?;
-            let (mime, base64) = url.strip_prefix("data:")?.split_once(";base64,")?;
-            Some((mime.to_owned(), base64.to_owned()))
-        }
-        _ => None,
-    }
 }
 
 /// Returns moments as JSON, one a line.
@@ -537,148 +335,4 @@ pub(super) fn put_aside(moments: &mut [Value], folder: &str) -> Vec<(String, Str
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use expect_test::expect;
-
-    fn sift(filter: Value, trajectory: &[Value]) -> Sifted {
-        let filter: Filter = crate::json::from_slice(filter.to_string().as_bytes()).unwrap();
-        let mut refusals = Vec::new();
-        let sieve = Sieve::new(&Some(filter), &mut refusals);
-        assert_eq!(refusals, []);
-        sieve.sift(trajectory)
-    }
-
-    fn trajectory() -> Vec<Value> {
-        vec![
-            json!({"role": "user", "content": "Go"}),
-            json!({"role": "assistant", "thinking": "hm", "content": "I look", "tool_calls": [
-                {"env": "web", "tool": "shot", "arguments": {"page": 1}},
-                {"id": "2", "type": "function", "function": {"name": "click", "arguments": "{\"x\": 1}"}},
-            ]}),
-            json!({"role": "tool", "tool": "click", "content": "clicked"}),
-            json!({"role": "tool", "tool": "shot", "content": {"content": [{"type": "text", "text": "a\n b"}]}}),
-            json!({"role": "assistant", "content": [{"type": "thinking", "thinking": "x"}, {"type": "text", "text": "Done"}]}),
-            json!({"type": "reasoning", "text": "deep"}),
-            json!("odd"),
-        ]
-    }
-
-    #[test]
-    fn a_filter_leaves_out_what_it_says() {
-        let text = |filter: Value| sift(filter, &trajectory()).text;
-        expect![[r#"
-            {"content":"Go","role":"user"}
-            {"content":"I look","role":"assistant","tool_calls":[{"arguments":{"page":1},"env":"web","tool":"shot"},{"function":{"arguments":"{\"x\": 1}","name":"click"},"id":"2","type":"function"}]}
-            {"content":"clicked","role":"tool","tool":"click"}
-            {"content":{"content":[{"text":"a\n b","type":"text"}]},"role":"tool","tool":"shot"}
-            {"content":[{"text":"Done","type":"text"}],"role":"assistant"}
-            "odd"
-        "#]].assert_eq(&text(json!({})));
-        let bare = json!({"include_tool_calls": false, "include_tool_call_results": false, "include_response": false});
-        expect![[r#"
-            {"content":"Go","role":"user"}
-            "odd"
-        "#]].assert_eq(&text(bare));
-        let all = text(json!({"include_thinking": true}));
-        assert_eq!(all, lines(&trajectory()));
-    }
-
-    #[test]
-    fn a_log_of_actions_has_a_line_for_each_and_keeps_what_must_be_shown() {
-        let text = |filter: Value| sift(filter, &trajectory()).text;
-        expect![[r#"
-            1. user: Go
-            2. assistant: I look
-            3. assistant thinks: hm
-            4. web.shot {"page":1} -> a b
-            5. click {"x": 1} -> clicked
-            6. assistant: Done
-            7. "odd"
-        "#]].assert_eq(&text(
-            json!({"trajectory_text": "action_log", "include_thinking": true}),
-        ));
-        let mut many =
-            vec![json!({"role": "assistant", "tool_calls": [{"tool": "pay", "arguments": {}}]})];
-        many.extend((0..20).map(|n| json!({"role": "assistant", "content": format!("step {n}")})));
-        let filter = json!({
-            "trajectory_text": "action_log", "action_log_max_lines": 10, "always_show_actions": {"money": "^pay"},
-        });
-        expect![[r#"
-            1. [money] pay {}
-            (11 left out)
-            13. assistant: step 11
-            14. assistant: step 12
-            15. assistant: step 13
-            16. assistant: step 14
-            17. assistant: step 15
-            18. assistant: step 16
-            19. assistant: step 17
-            20. assistant: step 18
-            21. assistant: step 19
-        "#]].assert_eq(&sift(filter, &many).text);
-    }
-
-    fn shots(n: usize) -> Vec<Value> {
-        let shot = |n: usize| {
-            [
-                json!({"role": "assistant", "tool_calls": [{"tool": if n % 2 == 0 { "scroll" } else { "click" }}]}),
-                json!({"role": "tool", "tool": "x", "content": [{"type": "image", "mimeType": "image/png", "data": format!("{n}")}]}),
-            ]
-        };
-        (1..=n).flat_map(shot).collect()
-    }
-
-    #[test]
-    fn screenshots_are_taken_from_the_end_or_from_all_of_the_work() {
-        let numbers = |filter: Value, n: usize| -> Vec<usize> {
-            let sifted = sift(filter, &shots(n));
-            assert_eq!(sifted.all_frames, n);
-            sifted.frames.iter().map(|frame| frame.number).collect()
-        };
-        let mut filter = json!({"compaction_type": "screenshot"});
-        assert_eq!(numbers(filter.clone(), 2), [1, 2]);
-        assert_eq!(numbers(filter.clone(), 9), [7, 8, 9]);
-        filter["evidence_exclude_pattern"] = json!("scroll");
-        assert_eq!(numbers(filter.clone(), 9), [5, 7, 9]);
-        let spread = json!({"compaction_type": "screenshot", "frame_strategy": "per_criterion", "frame_budget": 6});
-        assert_eq!(numbers(spread, 12), [2, 4, 6, 8, 10, 12]);
-        assert_eq!(numbers(json!({}), 5), [0; 0]);
-    }
-
-    #[test]
-    fn images_are_found_as_mcp_and_as_models_write_them() {
-        let moment = json!([
-            {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "B"}},
-            {"type": "image_url", "image_url": {"url": "data:image/gif;base64,C"}},
-            {"type": "image_url", "image_url": {"url": "https://x/y.png"}},
-            {"type": "image"},
-        ]);
-        let mut frames = Vec::new();
-        let mut value = moment.clone();
-        take_images(&mut value, &mut frames);
-        let found: Vec<(&str, &str)> = frames
-            .iter()
-            .map(|frame| (&frame.mime[..], &frame.base64[..]))
-            .collect();
-        assert_eq!(found, [("image/jpeg", "B"), ("image/gif", "C")]);
-        assert_eq!((&value[2], &value[3]), (&moment[2], &moment[3]));
-    }
-
-    #[test]
-    fn large_answers_are_put_aside() {
-        let mut moments = vec![
-            json!({"role": "tool", "tool": "read", "content": "y".repeat(LARGE + 1)}),
-            json!({"role": "tool", "tool": "read", "content": "y".repeat(LARGE)}),
-            json!({"role": "user", "content": "y".repeat(LARGE + 1)}),
-        ];
-        let before = moments.clone();
-        let files = put_aside(&mut moments, "/t");
-        assert_eq!(
-            files,
-            [("/t/answer_001.txt".to_owned(), "y".repeat(LARGE + 1))]
-        );
-        assert_eq!(moments[0]["content"]["characters"], LARGE + 1);
-        assert_eq!(moments[1..], before[1..]);
-    }
-}
+mod tests;

@@ -24,12 +24,16 @@
 //!
 //! It is told what the agent was asked, what it did, what it answered last, and the criteria under the names `c1`, `c2` and
 //! so on. What comes from the run stands between marks that hold a digest of it, so that the work cannot pretend to be
-//! instructions. An agent with a sandbox finds what was done in `prompt_trajectory.json`, or in one file a turn, in the
-//! folder for temporary files; its prompt says where. A model is sent the whole of it.
+//! instructions. An agent with a sandbox finds what was done in a file `prompt_trajectory.json`, or in one file a turn, below
+//! the folder for temporary files; its prompt says where. A model is sent the whole of it.
 //!
 //! The judge answers `{"results": [{"id": "c1", "score": 1, "justification": ".."}]}`, or the list alone, as its typed value
 //! or its text. An answer that is not JSON and nothing else, or that has not exactly one result for each criterion, is not
 //! used: the judge is asked again and told why, three times in all. Then the step fails, and its log has the last answer.
+//!
+//! A run may say for all judges, in `user_overrides`: `judge_model`, `judge_effort`, `judge_max_thinking_tokens`,
+//! `judge_batch_size`, `judge_batch_concurrency` and `use_agent_judge` stand in the place of the fields, and
+//! `apply_trajectory_filter` takes the filter away (`false`) or adds one where there is none (`true`).
 //!
 //! # Formats
 //!
@@ -115,6 +119,7 @@ use super::score::{self, Aggregator};
 use super::target::given;
 use super::together;
 use crate::context::{Entry, Lookup, Output, Place};
+use crate::digest::Digester;
 use crate::json::{Map, Value, json};
 use crate::resource::{ResourceId, Touch};
 use crate::step::sandbox::{BoxFuture, Sandbox};
@@ -200,7 +205,7 @@ impl RubricsVerifier {
             return Ok(self.zero(row));
         }
         let who = match &self.agent {
-            Some(name) => Who::Agent(on_agent::party(cx, name)?),
+            Some(name) => Who::Agent(Box::new(on_agent::party(cx, name)?)),
             None => {
                 if fields.use_agent_judge {
                     let model = self.settings().model.unwrap_or_default();
@@ -303,14 +308,18 @@ impl RubricsVerifier {
             return Ok((Shown::Inline(inline.clone()), Some(inline)));
         };
         let temp = sandbox.temp_dir().trim_end_matches('/');
-        let digest = crate::digest::Digest::of_bytes(inline.as_bytes()).to_string();
-        let folder = format!("{temp}/prompt_trajectory_turns/{}", &digest[..12]);
+        // Judges that work at once in one sandbox do not write over each other's files.
+        let puts_aside = self.fields.trajectory_filter.is_some() && !self.sieve.is_log();
+        let mut digester = Digester::new("shown");
+        digester.number(puts_aside.into()).text(&inline);
+        let digest = digester.finish().to_string();
+        let folder = format!("{temp}/prompt_trajectory_{}", &digest[..12]);
         let suffix = if self.sieve.is_log() { "txt" } else { "json" };
         let mut paths = Vec::new();
         for (at, turn) in turns.iter().enumerate() {
             let name = format!("{folder}/turn_{:02}", at + 1);
             let path = match turns.len() {
-                1 => format!("{temp}/prompt_trajectory.{suffix}"),
+                1 => format!("{folder}/prompt_trajectory.{suffix}"),
                 _ => format!("{name}.{suffix}"),
             };
             let mut files = Vec::new();
@@ -318,7 +327,7 @@ impl RubricsVerifier {
                 turn.text.clone()
             } else {
                 let mut moments = turn.moments.clone();
-                if self.fields.trajectory_filter.is_some() {
+                if puts_aside {
                     files = trajectory::put_aside(&mut moments, &name);
                 }
                 Value::Array(moments).to_string()

@@ -52,7 +52,7 @@ pub struct Call {
     pub arguments: Template,
     /// The name under which the answer is kept.
     pub save: Option<String>,
-    /// The call is left out where this finds nothing, or what is empty or false.
+    /// The call is left out where this finds nothing, or what is empty, false or 0.
     pub when: Option<Template>,
     /// The call is made once for each item of this list.
     pub for_each: Option<Template>,

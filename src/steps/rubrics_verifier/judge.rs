@@ -21,7 +21,7 @@ pub(super) const ATTEMPTS: usize = 3;
 /// Who judges.
 pub(super) enum Who {
     /// An agent.
-    Agent(Party),
+    Agent(Box<Party>),
     /// A model.
     Model(Arc<dyn Models>),
 }

@@ -452,9 +452,12 @@ fn a_judge_with_a_sandbox_reads_the_trajectory_there() {
     )
     .unwrap();
     expect![[r#"
-        /scratch/prompt_trajectory.json 644 "[{\"content\":\"Reply to Dana.\",\"role\":\"user\"},{\"role\":\"assistant\",\"thinking\":\"hm\",\"tool_calls\":[{\"arguments\":{\"to\":\"dana\"},\"env\":\"mail\",\"tool\":\"send\"}]},{\"content\":{\"content\":[{\"text\":\"sent\",\"type\":\"text\"},{\"screenshot\":1,\"type\":\"image\"}]},\"role\":\"tool\",\"tool\":\"send\"},{\"content\":\"Done, Dana.\",\"role\":\"assistant\"}]"
+        /scratch/prompt_trajectory_dd22f44db22b/prompt_trajectory.json 644 "[{\"content\":\"Reply to Dana.\",\"role\":\"user\"},{\"role\":\"assistant\",\"thinking\":\"hm\",\"tool_calls\":[{\"arguments\":{\"to\":\"dana\"},\"env\":\"mail\",\"tool\":\"send\"}]},{\"content\":{\"content\":[{\"text\":\"sent\",\"type\":\"text\"},{\"screenshot\":1,\"type\":\"image\"}]},\"role\":\"tool\",\"tool\":\"send\"},{\"content\":\"Done, Dana.\",\"role\":\"assistant\"}]"
     "#]].assert_eq(&world.get("agent judge").files());
-    assert!(judge.asked()[0].contains("- /scratch/prompt_trajectory.json\n"));
+    let asked = &judge.asked()[0];
+    let (_, from) = asked.split_once("\n- /scratch/").unwrap();
+    let path = format!("/scratch/{}", from.lines().next().unwrap());
+    assert!(world.get("agent judge").files().starts_with(&path));
 }
 
 #[test]

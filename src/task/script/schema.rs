@@ -45,7 +45,7 @@ pub fn schema() -> Value {
             "when": {
                 "type": "string",
                 "minLength": 1,
-                "description": "A template; where it finds nothing, or what is empty or false, the call is left out.",
+                "description": "A template; where it finds nothing, or what is empty, false or 0, the call is left out.",
             },
             "for_each": {
                 "type": ["string", "array"],

@@ -86,7 +86,7 @@ fn a_log_of_actions_has_a_line_for_each_and_keeps_what_must_be_shown() {
 fn shots(n: usize) -> Vec<Value> {
     let shot = |n: usize| {
         [
-            json!({"role": "assistant", "tool_calls": [{"tool": if n % 2 == 0 { "scroll" } else { "click" }}]}),
+            json!({"role": "assistant", "tool_calls": [{"tool": if n.is_multiple_of(2) { "scroll" } else { "click" }}]}),
             json!({"role": "tool", "tool": "x", "content": [{"type": "image", "mimeType": "image/png", "data": format!("{n}")}]}),
         ]
     };

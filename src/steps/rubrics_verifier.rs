@@ -299,7 +299,11 @@ impl RubricsVerifier {
             turns => {
                 let numbered = turns.iter().enumerate();
                 let text = |(at, turn): (usize, &Sifted)| {
-                    format!("--- turn {} ---\n{}", at + 1, turn.text)
+                    let text = match turn.text.as_str() {
+                        "" => "(nothing is recorded)\n",
+                        text => text,
+                    };
+                    format!("--- turn {} ---\n{text}", at + 1)
                 };
                 numbered.map(text).collect()
             }

@@ -78,7 +78,12 @@ impl Judge<'_> {
             judged.trajectory.extend(said.trajectory);
             judged.model = said.model;
             let structured = said.structured.as_ref();
-            let mut read = answer::read(self.format, structured, &said.text, criteria, &ids);
+            let by = |structured| answer::read(self.format, structured, &said.text, criteria, &ids);
+            // A typed value may be about something else, and the text the answer.
+            let mut read = by(structured);
+            if structured.is_some() && read.is_err() {
+                read = by(None).or(read);
+            }
             if let (Err(faults), Some(broken)) = (&mut read, said.broken) {
                 faults.insert(0, broken.to_owned());
             }

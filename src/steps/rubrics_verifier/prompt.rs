@@ -117,7 +117,7 @@ pub(super) fn text(brief: &Brief, format: Format, part: Part, faults: &[String])
     if brief.criteria.iter().any(|one| one["negative"] == true) && format.is_by_id() {
         writer.line(
             "A criterion with \"negative\": true names a fault. Its highest score means that the work is free of the fault, and \
-             0 that the fault is there.",
+             its lowest that the fault is there.",
         );
     }
     if !brief.files.is_empty() {
@@ -261,9 +261,13 @@ impl Writer {
         for (label, value) in &brief.facts {
             digester.text(label).text(value);
         }
+        // What the agent cannot know.
+        for criterion in &brief.criteria {
+            digester.value(criterion);
+        }
         Writer {
             text: String::new(),
-            tag: digester.finish().to_string()[..8].to_owned(),
+            tag: digester.finish().to_string()[..16].to_owned(),
         }
     }
 

@@ -341,12 +341,16 @@ impl FakeServices {
     }
 
     /// Sets what every model answers.
-    #[expect(dead_code, reason = "the judges ask models")]
     pub(in crate::steps) fn model(
-        mut self,
+        self,
         answer: impl Fn(&ChatRequest) -> Result<ChatReply, ModelError> + Send + Sync + 'static,
     ) -> Self {
-        self.models = Arc::new(FakeModel(Box::new(answer)));
+        self.models(Arc::new(FakeModel(Box::new(answer))))
+    }
+
+    /// Sets the models.
+    pub(in crate::steps) fn models(mut self, models: Arc<dyn Models>) -> Self {
+        self.models = models;
         self
     }
 

@@ -25,7 +25,8 @@ impl Task {
                     .write(below, fs::read(root().join(&file)).unwrap());
             }
         }
-        let config = fs::read_to_string(task.story.path("aebuild.toml")).unwrap_or_default();
+        let config = root().join(&folder).join("aebuild.toml");
+        let config = fs::read_to_string(config).unwrap_or_default();
         let walls = "[sandbox]\nisolation = \"none\"\n[cache]\ndurability = \"fast\"\n";
         task.story.write("aebuild.toml", walls.to_owned() + &config);
         task.story.settle();
@@ -179,11 +180,12 @@ fn talk_to_dana() {
         "talk",
         "talk:restore",
     );
+    // What is said is the same, so the judge is not asked.
     task.edit(
         "artifacts/danas-mail/inbox.json",
         "Nothing happened.",
         "Nothing much happened.",
-        "grade inbox talk",
+        "inbox talk",
         "inbox:create talk:reuse",
     );
 }
@@ -209,8 +211,8 @@ fn support_world() {
     // Twenty conversations with one env are one group: who edits one of them has them all again.
     let seen = task.edited(
         "tasks/support-world.json",
-        "Ada is on the line",
-        "Ada is on the line again",
+        "about order 1001.",
+        "about order 1001, please.",
     );
     assert_eq!(
         seen.ran()

@@ -35,6 +35,7 @@ pub mod teardown_sandboxes;
 #[cfg(test)]
 mod testing;
 mod together;
+pub mod rubrics_verifier;
 mod universe;
 pub mod verify_env_card;
 pub mod verify_env_core_protocol;
@@ -60,6 +61,7 @@ pub static REGISTRY: Registry = Registry(&[
     &verify_sandbox::TYPE,
     &agent_prompt_response_verifier::TYPE,
     &env_outcome_verifier::TYPE,
+    &rubrics_verifier::TYPE,
     &aggregate_verifiers::TYPE,
     &collect_artifacts::TYPE,
     &teardown_sandboxes::TYPE,

@@ -25,7 +25,8 @@ impl Task {
                     .write(below, fs::read(root().join(&file)).unwrap());
             }
         }
-        let config = fs::read_to_string(task.story.path("aebuild.toml")).unwrap_or_default();
+        let config = root().join(&folder).join("aebuild.toml");
+        let config = fs::read_to_string(config).unwrap_or_default();
         let walls = "[sandbox]\nisolation = \"none\"\n[cache]\ndurability = \"fast\"\n";
         task.story.write("aebuild.toml", walls.to_owned() + &config);
         task.story.settle();
@@ -107,6 +108,89 @@ fn q3_to_sam() {
 }
 
 #[test]
+fn chart_q3() {
+    let task = Task::of("chart-q3", "chart collect data grade handoff");
+    let json = "tasks/chart-q3.json";
+    task.edit(
+        json,
+        "a bar for each month",
+        "one bar for each month",
+        "grade",
+        "grade:restore",
+    );
+    task.edit(
+        "agents/judge/agent.toml",
+        "pixels wide\" }",
+        "dots wide\" }",
+        "grade handoff",
+        "handoff:create grade:reuse",
+    );
+    task.edit(
+        json,
+        "Draw the revenue",
+        "Please draw the revenue",
+        "chart grade",
+        "chart:restore grade:restore",
+    );
+    task.edit(
+        "artifacts/q3/q3.csv",
+        "August,29",
+        "August,27",
+        "chart collect data grade handoff",
+        "data:create chart:reuse collect:reuse handoff:create grade:reuse",
+    );
+    // The same chart comes out of another script: what is done with it stands.
+    task.edit(
+        "artifacts/q3/draw.sh",
+        "# Draws",
+        "# It draws",
+        "chart collect data",
+        "data:create chart:reuse collect:reuse",
+    );
+}
+
+#[test]
+fn talk_to_dana() {
+    let task = Task::of("talk-to-dana", "grade inbox talk");
+    task.edit(
+        "tasks/talk-to-dana.json",
+        "before it mails anything",
+        "before it writes",
+        "grade",
+        "",
+    );
+    task.edit(
+        "agents/judge/agent.toml",
+        "it asks in its first turn",
+        "it asks at once",
+        "grade",
+        "",
+    );
+    task.edit(
+        "agents/dana/agent.toml",
+        "Some time next week, I think.",
+        "Thursday at nine.",
+        "grade talk",
+        "talk:restore",
+    );
+    task.edit(
+        "tasks/talk-to-dana.json",
+        "\"max_conversation_turns\": 6",
+        "\"max_conversation_turns\": 5",
+        "talk",
+        "talk:restore",
+    );
+    // What is said is the same, so the judge is not asked.
+    task.edit(
+        "artifacts/danas-mail/inbox.json",
+        "Nothing happened.",
+        "Nothing much happened.",
+        "inbox talk",
+        "inbox:create talk:reuse",
+    );
+}
+
+#[test]
 fn support_world() {
     let names =
         "ada ben cleo dana eli fay gus hal ida jon kim leo mia ned ora pia quinn rex sue tom";
@@ -114,7 +198,8 @@ fn support_world() {
         .split(' ')
         .map(|name| format!(" talk-{name}"))
         .collect();
-    let ran = format!("company end-state peer{talks}");
+    let grades = talks.replace("talk-", "grade-");
+    let ran = format!("company end-state{grades} peer{talks}");
     let task = Task::of("support-world", &ran);
     task.edit(
         "artifacts/end-state/verify.toml",
@@ -126,8 +211,8 @@ fn support_world() {
     // Twenty conversations with one env are one group: who edits one of them has them all again.
     let seen = task.edited(
         "tasks/support-world.json",
-        "Ada is on the line",
-        "Ada is on the line again",
+        "about order 1001.",
+        "about order 1001, please.",
     );
     assert_eq!(
         seen.ran()

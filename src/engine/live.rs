@@ -1,6 +1,6 @@
 //! Live things on this machine: made when a step needs them, brought to the state that it needs, ended with their task.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -14,6 +14,7 @@ use super::live_env::EnvSlot;
 use super::live_folder::{Secrets, Taking};
 use super::store::{blob_of, version_of};
 use crate::context::Place;
+use crate::digest::Digester;
 use crate::gateway::{EnvHandle, Gateway};
 use crate::graph::StepIx;
 use crate::provider::docker::Docker;
@@ -100,6 +101,8 @@ pub struct Provisioner {
     pub(super) envs: Mutex<HashMap<(usize, ResourceId), EnvSlot>>,
     /// Agents that are reached over A2A, by task and name.
     pub(super) agents: Mutex<HashMap<(usize, String), AgentSlot>>,
+    /// Those of them that keep in their process what they were told.
+    pub(super) remembering: Mutex<HashSet<(usize, String)>>,
     /// Handles of envs that stay up after the run.
     pub(super) kept_up: Mutex<Vec<EnvHandle>>,
     /// How many envs were made.
@@ -122,6 +125,7 @@ impl Provisioner {
             slots: Mutex::default(),
             envs: Mutex::default(),
             agents: Mutex::default(),
+            remembering: Mutex::default(),
             kept_up: Mutex::default(),
             made: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
@@ -212,6 +216,7 @@ impl Provisioner {
         if matches!(need.version, Version::Created(_))
             && let Some(live) = slot.take()
         {
+            self.end_agent(task, &need.resource).await;
             let ended = live.sandbox.destroy().await;
             ended.map_err(|error| ProvisionError::Failed(error.to_string()))?;
         }
@@ -375,12 +380,21 @@ impl Provisioner {
         let (tree, taking) = taken;
         live.memo = taking.memo;
         live.secrets = taking.secrets;
+        let history = self.history_of_agent(task, resource).await;
         match tree {
             Ok(tree) => {
-                let changed = tree.id != live.tree.id;
+                let mut changed = tree.id != live.tree.id;
                 if changed {
                     live.tree = tree;
                     live.version = version_of(&tree);
+                }
+                if let Some(history) = history {
+                    let mut digester = Digester::new("what an agent is left with");
+                    digester.digest(&version_of(&tree).digest());
+                    digester.digest(&history);
+                    let version = Version::Lineage(digester.finish());
+                    changed |= version != live.version;
+                    live.version = version;
                 }
                 Settled {
                     version: live.version,

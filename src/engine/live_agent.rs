@@ -10,6 +10,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::live::{ProvisionError, Provisioner};
 use super::live_env::Program;
 use crate::context::Place;
+use crate::digest::Digest;
 use crate::gateway::{Gateway, Grant};
 use crate::graph::StepIx;
 use crate::provider::a2a::{A2aAgent, Setup};
@@ -162,6 +163,7 @@ impl LateAgent {
             AgentRun::Served {
                 run,
                 ready_timeout_seconds,
+                ..
             } => self.start(run, *ready_timeout_seconds).await?,
             AgentRun::Inside | AgentRun::Program { .. } => {
                 return Err(self.failed(ProvisionError::Lost(None)));
@@ -169,6 +171,12 @@ impl LateAgent {
         };
         let made = Arc::new(made);
         *slot = Some(made.clone());
+        if let AgentRun::Served {
+            remembers: true, ..
+        } = &self.run
+        {
+            locked(&self.provisioner.remembering).insert((self.task, self.name.clone()));
+        }
         Ok(made)
     }
 
@@ -223,18 +231,39 @@ impl Provisioner {
         Ok(self.surroundings(&program).await?.mounts)
     }
 
-    /// Ends an agent.
-    pub(super) fn retire_agent(self: &Arc<Self>, task: usize, resource: &ResourceId) {
+    /// Returns the digest of all that was said to an agent that keeps it in its process; `None` where nothing was.
+    pub(super) async fn history_of_agent(
+        &self,
+        task: usize,
+        resource: &ResourceId,
+    ) -> Option<Digest> {
+        let key = (task, resource.name.clone());
+        if resource.kind != ResourceKind::Agent || !locked(&self.remembering).contains(&key) {
+            return None;
+        }
+        let slot = locked(&self.agents).get(&key).cloned()?;
+        let slot = slot.lock().await;
+        slot.as_ref()?.history()
+    }
+
+    /// Ends an agent and waits for its end.
+    pub(super) async fn end_agent(&self, task: usize, resource: &ResourceId) {
         if resource.kind != ResourceKind::Agent {
             return;
         }
         let slot = locked(&self.agents).remove(&(task, resource.name.clone()));
-        if let Some(slot) = slot {
-            tokio::spawn(async move {
-                if let Some(agent) = slot.lock().await.take() {
-                    agent.stop().await;
-                }
-            });
+        if let Some(slot) = slot
+            && let Some(agent) = slot.lock().await.take()
+        {
+            agent.stop().await;
+        }
+    }
+
+    /// Ends an agent.
+    pub(super) fn retire_agent(self: &Arc<Self>, task: usize, resource: &ResourceId) {
+        let (this, resource) = (self.clone(), resource.clone());
+        if resource.kind == ResourceKind::Agent {
+            tokio::spawn(async move { this.end_agent(task, &resource).await });
         }
     }
 

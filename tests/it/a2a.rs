@@ -110,11 +110,26 @@ fn an_agent_that_is_a_process_works_on_an_env_and_lives_as_long_as_its_task() {
     assert!(TcpStream::connect(("127.0.0.1", ports[0])).is_err());
 
     assert_eq!(story.run().ran(), "");
-    // The env comes back with what the agent did in it, at an address that the agent is told.
+    // What it was told is nowhere but in its process, so another is told all of it.
     prompt(&story, &["set kv a 1", "set kv b 3", "heard"]);
     let third = story.run();
-    assert_eq!(third.ran(), "p2 p3");
-    assert_eq!(replies(&third)[1..], ["set, and heard 1", "heard 1 of 2"]);
+    assert_eq!(third.ran(), "p1 p2 p3");
+    assert_eq!(replies(&third)[1..], ["set, and heard 1", "heard 1 of 3"]);
+    assert_eq!(story.run().ran(), "");
+}
+
+#[test]
+fn an_agent_that_keeps_nothing_is_prompted_without_what_it_was_told_before() {
+    let prompts = ["set kv a 1", "set kv b 2"];
+    let Some(story) = served("", "state = \"none\"", &prompts) else {
+        return;
+    };
+    replies(&story.run());
+    // The env comes back with what the agent did in it, at an address that the agent is told.
+    prompt(&story, &["set kv a 1", "set kv b 3", "heard"]);
+    let again = story.run();
+    assert_eq!(again.ran(), "p2 p3");
+    assert_eq!(replies(&again)[1..], ["set, and heard 1", "heard 1 of 2"]);
 }
 
 #[test]

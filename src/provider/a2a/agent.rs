@@ -9,6 +9,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::client::{Answer, Ports};
 use super::extensions::{self, Taught};
 use super::{AgentProcess, Client, Fault};
+use crate::digest::{Digest, Digester};
 use crate::json::{Value, json};
 use crate::step::a2a::{Content, Message, Part, Role, State, Task, plain_parts, read_parts};
 use crate::step::agent::{Agent, AgentError, Prompt, Reply, text_part};
@@ -28,6 +29,8 @@ pub struct A2aAgent {
     contexts: Mutex<HashMap<(String, u32), String>>,
     /// By what name it is given addresses, which is nobody else's.
     holder: String,
+    /// What was said so far, by it and to it; `None` where nothing was.
+    history: Mutex<Option<Digest>>,
 }
 
 impl A2aAgent {
@@ -51,6 +54,7 @@ impl A2aAgent {
             taught: AsyncMutex::default(),
             contexts: Mutex::default(),
             holder: fresh_id()?,
+            history: Mutex::default(),
         })
     }
 
@@ -62,6 +66,21 @@ impl A2aAgent {
     /// Returns whether the agent can be prompted again, as far as is known.
     pub fn is_up(&self) -> bool {
         self.process.as_ref().is_none_or(AgentProcess::is_up)
+    }
+
+    /// Returns the digest of all that was said, by it and to it; `None` where nothing was.
+    pub fn history(&self) -> Option<Digest> {
+        *locked(&self.history)
+    }
+
+    fn remember(&self, said: &Value) {
+        let mut history = locked(&self.history);
+        let mut digester = Digester::new("what an agent heard");
+        if let Some(before) = history.as_ref() {
+            digester.digest(before);
+        }
+        digester.value(said);
+        *history = Some(digester.finish());
     }
 
     /// Ends the agent where it runs for aebuild alone.
@@ -105,6 +124,8 @@ impl A2aAgent {
                 "the prompt has no part that it could be sent".into(),
             ));
         }
+        // The ids are by chance, and tell nothing.
+        self.remember(&json!(plain_parts(&message.parts)));
         let sent = self.client.send(&message).await;
         let end = match sent.map_err(faulty)? {
             Answer::Message(answer) => Task {
@@ -128,6 +149,7 @@ impl A2aAgent {
         trajectory.extend(said(prompt));
         let own = extensions::trajectory(&self.client, &end).await;
         let end = End::of(&end, message.context_id);
+        self.remember(&json!(end.parts));
         if own.is_empty() {
             trajectory.push(json!({"role": "assistant", "content": end.text, "parts": end.parts}));
         } else {

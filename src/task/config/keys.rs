@@ -308,6 +308,12 @@ pub const KEYS: &[KeyDoc] = &[
         doc: "How long a program that serves A2A may take to get ready, which it is once it gives its card.",
     },
     KeyDoc {
+        path: "agents.*.state",
+        kind: KeyKind::OneOf(&["process", "none"]),
+        default: "\"process\"",
+        doc: "What a program that serves A2A keeps from one prompt to the next. `process`: what it was told may decide what it answers, and is nowhere but in its process, so it is told all of it again for a prompt that must run. `none`: nothing but within one step, so a prompt runs without those before it.",
+    },
+    KeyDoc {
         path: "agents.*.prompt",
         kind: KeyKind::OneOf(&["argument", "stdin"]),
         default: "\"argument\"",

@@ -21,6 +21,8 @@ pub enum AgentRun {
         run: ProcessRun,
         /// How long it may take to get ready, in seconds.
         ready_timeout_seconds: u64,
+        /// Whether what it was told before may decide what it answers.
+        remembers: bool,
     },
     /// As a program that is started for each prompt and ends with its reply.
     Program {
@@ -64,6 +66,7 @@ impl AgentSpec {
                     .get("ready_timeout_seconds")
                     .and_then(Value::as_u64)
                     .unwrap_or(60),
+                remembers: text(settings, "state") != Some("none"),
             }),
             "command" => Ok(AgentRun::Program {
                 run: process(name, settings, "answers a prompt")?,
@@ -143,6 +146,7 @@ mod tests {
         let Ok(AgentRun::Served {
             run: process,
             ready_timeout_seconds,
+            remembers: true,
         }) = run(
             "a2a",
             json!({"command": ["serve", "{port}"], "ready_timeout_seconds": 5, "variables": {"A": "1"}}),

@@ -1,6 +1,7 @@
 //! Agents that are not part of aebuild: reached over A2A, run as processes that serve it, or programs that answer a prompt.
 
 mod commands;
+mod peers;
 mod sdk;
 
 use std::fs;

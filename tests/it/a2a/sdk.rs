@@ -7,6 +7,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use aebuild::json::json;
+
 use super::{Listening, failure, prompt, replies, story, without_env};
 use crate::story::Story;
 
@@ -112,4 +114,53 @@ fn an_agent_of_the_sdk_1_that_speaks_0_3_alone_is_prompted() {
 #[test]
 fn an_agent_written_with_the_sdk_0_3_is_prompted() {
     prompts(OLD, "");
+}
+
+/// Who guesses; a scripted agent.
+const GUESSER: &str = r#"
+type = "scripted"
+
+[[rules]]
+prompt = "Guess my number"
+structured = { message = "50?", done = false }
+
+[[rules]]
+prompt = "50 is too low"
+structured = { message = "75?", done = false }
+
+[[rules]]
+prompt = "75 is too high"
+structured = { message = "60?", done = false }
+
+[[rules]]
+prompt = "50 is too high"
+structured = { message = "37?", done = false }
+
+[[rules]]
+prompt = "You have it"
+structured = { message = "Good.", done = true }
+"#;
+
+#[test]
+fn two_conversations_with_an_agent_of_the_sdk_1_are_kept_apart() {
+    let more = "type = \"a2a\"\ncommand = [\"{python}\", \"guess.py\"]";
+    let Some(story) = sdk("guess", NEW, more, &[]) else {
+        return;
+    };
+    story.write("agents/guesser/agent.toml", GUESSER);
+    let talk = |id: &str, prompt: &str| {
+        json!({"id": id, "type": "prompt_agent", "agent_name": "solver", "prompt": prompt, "prompt_id": id,
+               "user_agent_name": "guesser", "max_conversation_turns": 6})
+    };
+    let steps = json!([
+        {"id": "solver", "type": "deploy_agent", "agent_name": "solver"},
+        {"id": "guesser", "type": "deploy_agent", "agent_name": "guesser"},
+        talk("first", "Think of number 1."),
+        talk("second", "Think of number 2."),
+    ]);
+    story.write("tasks/t.json", steps.to_string());
+    let seen = story.run();
+    let guesses = |n: u32| format!("You have it after {n} guesses.");
+    assert_eq!(replies(&seen), [guesses(3), guesses(2)]);
+    assert_eq!(story.run().ran(), "");
 }

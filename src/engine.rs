@@ -3,6 +3,7 @@
 //! One dispatcher with one loop owns all state: it feeds each task's scheduler with what happened, carries out its
 //! commands, and tells one ordered stream of [`RunEvent`]s. Steps run beside it and talk to nobody else.
 
+mod calls;
 mod executor;
 mod live;
 mod live_docker;
@@ -28,10 +29,12 @@ use tokio::sync::{mpsc, watch};
 use crate::context::Outputs;
 use crate::event::{Outcome, RunEvent, Score, StepEvent, Tally};
 use crate::graph::StepIx;
+use crate::model;
 use crate::rebuild::{DirtyReason, Log};
 use crate::record::Redactor;
 use crate::resource::ResourceId;
 use crate::schedule::{Command, Ended, Input, Need, Pool, Scheduler, TaskPlan};
+use crate::step::model::Usage;
 use crate::step::{Content, Step, StepError};
 use crate::system::{Stamp, System};
 
@@ -49,6 +52,8 @@ pub struct TaskJob {
     pub lost: HashMap<StepIx, DirtyReason>,
     /// The stamps of the files that went into the plan.
     pub stamps: Arc<HashMap<PathBuf, Stamp>>,
+    /// The number of the sample.
+    pub sample: u32,
 }
 
 /// How a run is carried out.
@@ -64,6 +69,8 @@ pub struct EngineSettings {
     pub step_timeout: Option<Duration>,
     /// Values that must not be written anywhere.
     pub secrets: Vec<String>,
+    /// How models are asked.
+    pub models: model::Settings,
 }
 
 /// What the user asks of a run while it goes on.
@@ -167,6 +174,7 @@ pub struct Dispatcher<'a> {
     provisioner: Arc<Provisioner>,
     settings: EngineSettings,
     redactor: Arc<Redactor>,
+    models: Arc<model::Desk>,
     tell: &'a mut dyn FnMut(Told),
 }
 
@@ -180,14 +188,22 @@ impl<'a> Dispatcher<'a> {
         tell: &'a mut dyn FnMut(Told),
     ) -> Self {
         let redactor = Arc::new(Redactor::new(settings.secrets.iter().map(String::as_str)));
+        let calls = Arc::new(calls::Calls(provisioner.cache.clone()));
+        let models = model::Desk::new(settings.models.clone(), calls, system.clone());
         Dispatcher {
             system,
             store,
             provisioner,
             settings,
             redactor,
+            models: Arc::new(models),
             tell,
         }
+    }
+
+    /// Returns what the run has spent on models.
+    pub fn spent(&self) -> Usage {
+        self.models.spent()
     }
 
     /// Runs the tasks; `wish` changes when the user wants to stop.
@@ -239,18 +255,7 @@ impl<'a> Dispatcher<'a> {
                         Wish::Stop if stopping => {}
                         Wish::Stop => {
                             stopping = true;
-                            let ids: Vec<usize> = active.keys().copied().collect();
-                            for at in ids {
-                                self.feed(
-                                    at,
-                                    Input::Cancel,
-                                    &mut active,
-                                    &mut results,
-                                    &mut pool,
-                                    &send,
-                                )
-                                .await;
-                            }
+                            self.cancel(&mut active, &mut results, &mut pool, &send).await;
                         }
                         Wish::StopNow => {
                             self.provisioner.kill_now();
@@ -273,8 +278,30 @@ impl<'a> Dispatcher<'a> {
                 self.take_in(message, &mut active, &mut results, &mut pool, &send)
                     .await;
             }
+            if let Some(limit) = self.models.over_budget().filter(|_| !stopping) {
+                stopping = true;
+                let text = format!("the run stops: it has reached {limit}");
+                (self.tell)(Told::Event(RunEvent::Notice { text }));
+                self.cancel(&mut active, &mut results, &mut pool, &send)
+                    .await;
+            }
         }
         results.into_iter().flatten().collect()
+    }
+
+    /// Has every task drained and torn down.
+    async fn cancel(
+        &mut self,
+        active: &mut HashMap<usize, Active<'a>>,
+        results: &mut [Option<TaskResult>],
+        pool: &mut Pool<(usize, StepIx)>,
+        send: &mpsc::UnboundedSender<Message>,
+    ) {
+        let ids: Vec<usize> = active.keys().copied().collect();
+        for at in ids {
+            self.feed(at, Input::Cancel, active, results, pool, send)
+                .await;
+        }
     }
 
     async fn take_in(
@@ -436,6 +463,7 @@ impl<'a> Dispatcher<'a> {
             system: self.system.clone(),
             timeout: self.settings.step_timeout,
             redactor: self.redactor.clone(),
+            models: self.models.clone(),
             aborted,
         };
         let send = send.clone();

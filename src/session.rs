@@ -21,11 +21,13 @@ use crate::diagnostic::Diagnostic;
 use crate::digest::Digest;
 use crate::event::{Outcome, Score, Tally};
 use crate::json::{Map, Value};
+pub use crate::model::spent_line;
 use crate::plan::{Database, FileMemo, SettingInput};
 use crate::rebuild::DirtyReason;
 pub use crate::rebuild::Log;
 pub use crate::resource::Provision;
 pub use crate::schedule::Need;
+pub use crate::step::model::Usage;
 pub use crate::step::{Registry, StepType};
 use crate::system::System;
 use crate::task::StepId;
@@ -81,6 +83,12 @@ pub struct RunOptions {
     pub seeds: Vec<SeedRow>,
     /// `metadata.user_overrides`.
     pub user_overrides: Map<String, Value>,
+    /// How many US dollars the run may spend on models.
+    pub max_cost_usd: Option<f64>,
+    /// How many tokens the run may spend on models.
+    pub max_tokens: Option<u64>,
+    /// Whether models are asked anew, whatever is kept of their answers.
+    pub ask_models_anew: bool,
     /// How many steps run at once; `None` takes the configuration's, else two more than there are cores.
     pub jobs: Option<usize>,
     /// Whether live things stay up after the run until the caller ends them.
@@ -116,6 +124,8 @@ pub struct RunSummary {
     pub tasks: Vec<TaskSummary>,
     /// What was counted over all tasks.
     pub tally: Tally,
+    /// What was spent on models.
+    pub spent: Usage,
     /// Whether it was interrupted.
     pub cancelled: bool,
     /// Warnings about what the author wrote.

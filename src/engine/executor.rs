@@ -16,7 +16,9 @@ use super::store::Store;
 use crate::context::{Answer, Lookup, Output, Outputs, Place};
 use crate::gateway::{Caller, EnvHandle, Gate};
 use crate::graph::StepIx;
+use crate::model::{Asker, Desk, spent_line};
 use crate::provider::local::LocalSandbox;
+use crate::provider::model_agent::ModelAgent;
 use crate::provider::scripted::ScriptedAgent;
 use crate::rebuild::{Log, Read, ReadKey};
 use crate::record::Redactor;
@@ -24,7 +26,7 @@ use crate::resource::ResourceKind;
 use crate::schedule::{Ended, MadeOf, Need};
 use crate::step::agent::Agent;
 use crate::step::env::{DEFAULT_ROLE, LiveEnv};
-use crate::step::model::{ChatReply, ChatRequest, ModelError, Models};
+use crate::step::model::Models;
 use crate::step::sandbox::{BoxFuture, Sandbox};
 use crate::step::{Bench, Content, Services, StepCx, StepError, StoredFile, Stream};
 use crate::system::{System, locked};
@@ -49,6 +51,7 @@ pub(super) struct StepRun {
     pub(super) system: Arc<dyn System>,
     pub(super) timeout: Option<Duration>,
     pub(super) redactor: Arc<Redactor>,
+    pub(super) models: Arc<Desk>,
     pub(super) aborted: watch::Receiver<bool>,
 }
 
@@ -141,7 +144,10 @@ impl StepRun {
                 unfit: None,
             };
         }
+        let id = self.job.plan.steps[self.step.at()].id.as_str();
+        let asker = self.models.asker(id, self.job.sample, self.attempt);
         let world = World {
+            models: Arc::new(asker),
             job: self.job.clone(),
             step: self.step,
             outputs: self.outputs.share(),
@@ -182,6 +188,9 @@ impl StepRun {
             world.left.send_replace(true);
         }
         let took_us = self.system.now_us().saturating_sub(started_us).max(0) as u64;
+        if let Some(spent) = spent_line(&world.models.usage()) {
+            add_to_log(&world.log, format!("models: {spent}\n").as_bytes());
+        }
         world.clean().await;
         let log = world.take_log(&self.redactor);
         let ended = match ended {
@@ -277,6 +286,7 @@ async fn catch(
 
 /// What a running step sees.
 struct World {
+    models: Arc<Asker>,
     job: Arc<TaskJob>,
     step: StepIx,
     outputs: Outputs,
@@ -380,7 +390,7 @@ impl Services for World {
     }
 
     fn models(&self) -> Arc<dyn Models> {
-        Arc::new(NoModels)
+        self.models.clone()
     }
 
     fn agent_sandbox(&self, name: &str) -> Option<Arc<dyn Sandbox>> {
@@ -397,6 +407,10 @@ impl Services for World {
             )));
         };
         let spec = &parts.spec;
+        if spec.kind == "model" {
+            let models = self.models();
+            return Ok(Arc::new(ModelAgent::new(name, &spec.settings, models)));
+        }
         let script = Script::read(&spec.settings).map_err(|faults| {
             let text = format!(
                 "the script of agent `{name}` cannot be used: {}",
@@ -486,18 +500,4 @@ fn add_to_log(log: &Mutex<Vec<u8>>, bytes: &[u8]) {
         LOG_LIMIT >> 20
     );
     log.extend_from_slice(said.as_bytes());
-}
-
-/// Where no model can be asked.
-struct NoModels;
-
-impl Models for NoModels {
-    fn chat(&self, request: ChatRequest) -> BoxFuture<'_, Result<ChatReply, ModelError>> {
-        Box::pin(async move {
-            Err(ModelError::NotSetUp {
-                model: request.model,
-                why: "nothing says how it is reached".to_owned(),
-            })
-        })
-    }
 }

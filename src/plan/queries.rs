@@ -18,6 +18,7 @@ use crate::schedule::{PlannedStep, Retry, StepPart, TaskPlan};
 use crate::step::{Deploys, Determinism, Refusal, Step};
 use crate::task::config::Config;
 use crate::task::deploy::EnvSpec;
+use crate::task::model;
 use crate::task::overrides::Overrides;
 use crate::task::parse::{self, Parsed};
 use crate::task::{DependsOn, OnError, StepDecl, Task};
@@ -302,7 +303,12 @@ pub fn fingerprint(db: &dyn Db, input: TaskInput, setting: SettingInput, at: u32
         let value = run.variables.get(&name).cloned().flatten();
         (name, value)
     });
+    let models = step.models().into_iter().filter_map(|name| {
+        let decides = model::decides(&name, &run.config.models);
+        (!decides.is_null()).then_some((name, decides))
+    });
     let ingredients = Ingredients {
+        models: models.collect(),
         contents,
         tools: tools.collect(),
         variables: variables.collect(),

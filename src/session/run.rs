@@ -10,7 +10,7 @@ use super::kept::KeptTask;
 use super::load::{Prepared, Unit};
 use super::{
     RunOptions, RunSummary, SeedRow, Session, SessionError, StepForecast, StepVerdict,
-    TaskForecast, TaskGraph, TaskSummary,
+    TaskForecast, TaskGraph, TaskSummary, Usage,
 };
 use crate::context::{Entry, Place, fold_to_json};
 use crate::diagnostic::Diagnostic;
@@ -170,6 +170,7 @@ impl Session {
         let mut left_up = Vec::new();
         let mut results = Vec::new();
         let mut cancelled = false;
+        let mut spent = Usage::default();
         if any_to_look {
             let live = self.live_settings(&run, options.keep);
             let provisioner = Arc::new(Provisioner::new(
@@ -179,7 +180,7 @@ impl Session {
             ));
             let runtime = runtime()?;
             let settings = self.engine_settings(&run, options);
-            (results, cancelled) = runtime.block_on(async {
+            (results, cancelled, spent) = runtime.block_on(async {
                 let mut dispatcher = Dispatcher::new(
                     self.system.clone(),
                     &store,
@@ -188,7 +189,8 @@ impl Session {
                     tell,
                 );
                 let results = dispatcher.run(jobs, wish.clone()).await;
-                (results, *wish.borrow() != Wish::GoOn)
+                let cancelled = *wish.borrow() != Wish::GoOn;
+                (results, cancelled, dispatcher.spent())
             });
             // Who chose to have no wall knows it.
             let is_auto = self.config.sandbox.isolation == Isolation::Auto;
@@ -228,6 +230,7 @@ impl Session {
             run,
             tasks,
             tally,
+            spent,
             cancelled,
             warnings,
             left_up,
@@ -259,6 +262,7 @@ impl Session {
             jobs,
             task_jobs: (self.config.run.task_jobs as usize).max(jobs.min(64)),
             secrets: self.secrets(),
+            models: self.model_settings(options),
             step_timeout: self
                 .config
                 .run
@@ -495,6 +499,7 @@ fn empty_job(of: &TaskJob) -> TaskJob {
         contents: Vec::new(),
         lost: Default::default(),
         stamps: of.stamps.clone(),
+        sample: of.sample,
     }
 }
 

@@ -3,6 +3,8 @@
 //! Requests and replies are the same for every API: who sends them knows the endpoint, its dialect, its key and its limits,
 //! answers what was asked before from the store, and counts what is spent. Nobody here knows how.
 
+mod messages;
+
 use super::sandbox::BoxFuture;
 use crate::json::{Map, Value};
 

@@ -339,7 +339,7 @@ pub trait Step: Send + Sync + fmt::Debug {
     /// Returns the models that the step names: how the configuration reaches them is part of its key.
     fn models(&self) -> Vec<String> {
         let fields = self.fields();
-        let named = ["model", "user_model", "judge_model"]
+        let named = ["model", "user_model", "default_model"]
             .into_iter()
             .filter_map(|key| fields.get(key)?.as_str());
         named.map(str::to_owned).collect()

@@ -10,7 +10,7 @@ use crate::event::{Outcome, RunEvent};
 use crate::json::{Map, Value};
 use crate::record::{TaskRecord, Writer, safe_name};
 use crate::report::{Paint, Progress, TaskLine, summary};
-use crate::session::{RunSummary, Session, TaskSummary, Told};
+use crate::session::{RunSummary, Session, TaskSummary, Told, spent_line};
 use crate::system::disk;
 
 /// Run tasks: what is as it was hits, the rest runs
@@ -28,6 +28,15 @@ pub(super) struct Args {
     /// Run so many steps at once [default: `run.jobs` of aebuild.toml, else two more than there are processors]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     jobs: Option<u32>,
+    /// Stop once so many US dollars are spent on models
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    max_cost: Option<f64>,
+    /// Stop once models have read and written so many tokens
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_tokens: Option<u64>,
+    /// Ask models anew, whatever is kept of their answers
+    #[arg(long)]
+    no_model_cache: bool,
     /// Leave live things up after the run, until Ctrl-C
     #[arg(long)]
     keep: bool,
@@ -46,6 +55,13 @@ pub(super) struct Args {
     dry_run: bool,
 }
 
+fn dollars(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(dollars) if dollars > 0.0 && dollars.is_finite() => Ok(dollars),
+        _ => Err("write a number above 0".to_owned()),
+    }
+}
+
 fn min_score(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(score) if (0.0..=1.0).contains(&score) => Ok(score),
@@ -60,6 +76,9 @@ pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, Session
     args.variation.add_to(&mut options, face)?;
     args.choice.add_to(&mut options);
     options.jobs = args.jobs.map(|jobs| jobs as usize);
+    options.max_cost_usd = args.max_cost;
+    options.max_tokens = args.max_tokens;
+    options.ask_models_anew = args.no_model_cache;
     options.keep = args.keep;
     options.contexts = args.output.is_some();
     if args.dry_run {
@@ -99,6 +118,9 @@ pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, Session
         let lines: Vec<TaskLine<'_>> = run.tasks.iter().map(task_line).collect();
         let text = summary(&lines, &run.tally, Some(took_us), &face.printer);
         face.printer.out(&text);
+        if let Some(spent) = spent_line(&run.spent) {
+            face.printer.out(&format!("models: {spent}\n"));
+        }
     }
     face.printer.flush();
     write_record(record, late, &run, &session, face);

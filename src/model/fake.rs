@@ -106,11 +106,6 @@ impl FakeEndpoint {
         }
     }
 
-    /// Adds answers.
-    pub fn then(&self, answers: impl IntoIterator<Item = Answer>) {
-        self.inner.answers.lock().expect("a lock").extend(answers);
-    }
-
     pub fn asked(&self) -> Vec<Asked> {
         self.inner.asked.lock().expect("a lock").clone()
     }

@@ -215,4 +215,4 @@ impl Act {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -14,6 +14,7 @@ mod explain;
 mod formats;
 mod laws;
 mod model;
+mod models;
 mod peers;
 mod runs;
 mod sandbox_commands;

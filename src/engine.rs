@@ -11,6 +11,7 @@ mod live_env;
 mod live_folder;
 mod live_state;
 mod result;
+mod stop;
 mod store;
 mod telling;
 
@@ -33,7 +34,7 @@ use crate::model;
 use crate::rebuild::{DirtyReason, Log};
 use crate::record::Redactor;
 use crate::resource::ResourceId;
-use crate::schedule::{Command, Ended, Input, Need, Pool, Scheduler, TaskPlan};
+use crate::schedule::{Command, Ended, Input, Lane, Need, Pool, Scheduler, TaskPlan};
 use crate::step::model::Usage;
 use crate::step::{Content, Step, StepError};
 use crate::system::{Stamp, System};
@@ -63,6 +64,8 @@ pub struct EngineSettings {
     pub run: String,
     /// How many steps run at once.
     pub jobs: usize,
+    /// How many steps that wait for somebody run at once, such as prompts.
+    pub prompt_jobs: usize,
     /// How many tasks run at once.
     pub task_jobs: usize,
     /// How long a step may run.
@@ -135,6 +138,7 @@ enum Message {
         took_us: u64,
         log: Log,
         unfit: Option<String>,
+        lane: Lane,
     },
     Provisioned {
         task: usize,
@@ -174,7 +178,7 @@ pub struct Dispatcher<'a> {
     provisioner: Arc<Provisioner>,
     settings: EngineSettings,
     redactor: Arc<Redactor>,
-    models: Arc<model::Desk>,
+    models: Arc<model::Exchange>,
     tell: &'a mut dyn FnMut(Told),
 }
 
@@ -189,7 +193,7 @@ impl<'a> Dispatcher<'a> {
     ) -> Self {
         let redactor = Arc::new(Redactor::new(settings.secrets.iter().map(String::as_str)));
         let calls = Arc::new(calls::Calls(provisioner.cache.clone()));
-        let models = model::Desk::new(settings.models.clone(), calls, system.clone());
+        let models = model::Exchange::new(settings.models.clone(), calls, system.clone());
         Dispatcher {
             system,
             store,
@@ -218,7 +222,8 @@ impl<'a> Dispatcher<'a> {
             jobs.into_iter().map(Arc::new).enumerate().collect();
         let mut active: HashMap<usize, Active<'a>> = HashMap::new();
         let mut results: Vec<Option<TaskResult>> = (0..n).map(|_| None).collect();
-        let mut pool: Pool<(usize, StepIx)> = Pool::new(self.settings.jobs);
+        let mut pool: Pool<(usize, StepIx)> =
+            Pool::new(self.settings.jobs, self.settings.prompt_jobs);
         let mut stopping = false;
         loop {
             while active.len() < self.settings.task_jobs.max(1) {
@@ -278,30 +283,13 @@ impl<'a> Dispatcher<'a> {
                 self.take_in(message, &mut active, &mut results, &mut pool, &send)
                     .await;
             }
-            if let Some(limit) = self.models.over_budget().filter(|_| !stopping) {
+            if !stopping && self.is_over_budget() {
                 stopping = true;
-                let text = format!("the run stops: it has reached {limit}");
-                (self.tell)(Told::Event(RunEvent::Notice { text }));
                 self.cancel(&mut active, &mut results, &mut pool, &send)
                     .await;
             }
         }
         results.into_iter().flatten().collect()
-    }
-
-    /// Has every task drained and torn down.
-    async fn cancel(
-        &mut self,
-        active: &mut HashMap<usize, Active<'a>>,
-        results: &mut [Option<TaskResult>],
-        pool: &mut Pool<(usize, StepIx)>,
-        send: &mpsc::UnboundedSender<Message>,
-    ) {
-        let ids: Vec<usize> = active.keys().copied().collect();
-        for at in ids {
-            self.feed(at, Input::Cancel, active, results, pool, send)
-                .await;
-        }
     }
 
     async fn take_in(
@@ -335,8 +323,9 @@ impl<'a> Dispatcher<'a> {
                 took_us,
                 log,
                 unfit,
+                lane,
             } => {
-                pool.done();
+                pool.done(lane);
                 if let Some(running) = active.get_mut(&task) {
                     running.aborts.remove(&step);
                     running.unfit.remove(&step);
@@ -428,13 +417,13 @@ impl<'a> Dispatcher<'a> {
         pool: &mut Pool<(usize, StepIx)>,
         send: &mpsc::UnboundedSender<Message>,
     ) {
-        while let Some((at, step)) = pool.start() {
+        while let Some((lane, (at, step))) = pool.start() {
             let Some(task) = active.get_mut(&at) else {
-                pool.done();
+                pool.done(lane);
                 continue;
             };
             let Some(queued) = task.queued.remove(&step) else {
-                pool.done();
+                pool.done(lane);
                 continue;
             };
             self.spawn(at, task, step, queued, send);
@@ -449,6 +438,7 @@ impl<'a> Dispatcher<'a> {
         (attempt, needs): (u32, Vec<Need>),
         send: &mpsc::UnboundedSender<Message>,
     ) {
+        let lane = task.job.plan.steps[step.at()].lane;
         let (abort, aborted) = watch::channel(false);
         task.aborts.insert(step, abort);
         let run = executor::StepRun {
@@ -492,6 +482,7 @@ impl<'a> Dispatcher<'a> {
                 took_us: finished.took_us,
                 log: finished.log,
                 unfit: finished.unfit,
+                lane,
             });
         });
     }
@@ -515,7 +506,8 @@ impl<'a> Dispatcher<'a> {
                     needs,
                 } => {
                     task.queued.insert(step, (attempt, needs));
-                    pool.push((at, step));
+                    let lane = task.job.plan.steps[step.at()].lane;
+                    pool.push(lane, (at, step));
                 }
                 Command::Abort(step) => {
                     if pool.call_back(|item| *item == (at, step)).is_some() {

@@ -1,6 +1,6 @@
 //! Asks models: knows their endpoints, keeps what they answered, counts what is spent.
 //!
-//! A [`Desk`] is there once a run: it holds the limits of each endpoint and of the run. Each run of a step asks through an
+//! An [`Exchange`] is there once a run: it holds the limits of each endpoint and of the run. Each run of a step asks through an
 //! [`Asker`] of its own, which counts how often the step asked the same: the first, second and third time are different
 //! calls, and each is kept. What was asked before is answered from the store, and no connection is made. A key goes into
 //! the header of a request and nowhere else. Nobody here knows steps or where the store is.
@@ -62,7 +62,7 @@ pub struct Settings {
 }
 
 /// The way to all models, once a run.
-pub struct Desk {
+pub struct Exchange {
     settings: Settings,
     store: Arc<dyn CallStore>,
     system: Arc<dyn System>,
@@ -77,11 +77,11 @@ pub struct Desk {
     manners: Mutex<HashMap<String, Manner>>,
 }
 
-impl Desk {
-    /// Returns a desk; no connection is made yet.
+impl Exchange {
+    /// Returns an exchange; no connection is made yet.
     pub fn new(settings: Settings, store: Arc<dyn CallStore>, system: Arc<dyn System>) -> Self {
         let budget = Budget::new(settings.limits.clone());
-        Desk {
+        Exchange {
             settings,
             store,
             system,
@@ -97,7 +97,7 @@ impl Desk {
     /// Returns the models as one run of a step asks them.
     pub fn asker(self: &Arc<Self>, step: &str, sample: u32, attempt: u32) -> Asker {
         Asker {
-            desk: self.clone(),
+            exchange: self.clone(),
             step: step.to_owned(),
             sample,
             attempt,
@@ -229,7 +229,7 @@ impl Desk {
 
 /// The models as one run of a step asks them.
 pub struct Asker {
-    desk: Arc<Desk>,
+    exchange: Arc<Exchange>,
     step: String,
     sample: u32,
     attempt: u32,
@@ -245,8 +245,8 @@ impl Asker {
     }
 
     async fn answer(&self, request: ChatRequest) -> Result<ChatReply, ModelError> {
-        let desk = &self.desk;
-        let spec = desk.spec(&request.model);
+        let exchange = &self.exchange;
+        let spec = exchange.spec(&request.model);
         if let Some(param) = reserved(&request.params) {
             return Err(ModelError::NotSetUp {
                 model: spec.name,
@@ -254,24 +254,28 @@ impl Asker {
             });
         }
         let key = self.key(&spec, &request);
-        if desk.settings.ask_anew {
+        if exchange.settings.ask_anew {
             return self.ask(&spec, &request, &key).await;
         }
-        let flight = locked(&desk.flights).entry(key).or_default().clone();
+        let flight = locked(&exchange.flights).entry(key).or_default().clone();
         let reply = {
             let _first = flight.lock().await;
-            match desk.store.get(&key).and_then(|kept| format::decode(&kept)) {
+            match exchange
+                .store
+                .get(&key)
+                .and_then(|kept| format::decode(&kept))
+            {
                 Some(mut reply) => {
                     reply.from_cache = true;
                     reply.usage.cached = 1;
-                    desk.budget.count_cached();
+                    exchange.budget.count_cached();
                     locked(&self.usage).cached += 1;
                     Ok(reply)
                 }
                 None => self.ask(&spec, &request, &key).await,
             }
         };
-        let mut flights = locked(&desk.flights);
+        let mut flights = locked(&exchange.flights);
         // This one and the one in the table are the last.
         if Arc::strong_count(&flight) <= 2 {
             flights.remove(&key);
@@ -285,10 +289,10 @@ impl Asker {
         request: &ChatRequest,
         key: &Digest,
     ) -> Result<ChatReply, ModelError> {
-        let reply = self.desk.ask(spec, request).await?;
+        let reply = self.exchange.ask(spec, request).await?;
         // An empty answer says nothing; whoever asks again gets the chance of a better one.
         if !reply.text.is_empty() || !reply.calls.is_empty() {
-            self.desk.store.put(key, &format::encode(&reply));
+            self.exchange.store.put(key, &format::encode(&reply));
         }
         locked(&self.usage).add(&reply.usage);
         Ok(reply)

@@ -13,6 +13,7 @@ pub mod local;
 mod local_exec;
 mod mcp;
 pub mod model_agent;
+mod own_tools;
 mod paths;
 pub mod process;
 pub mod python;

@@ -3,6 +3,7 @@
 //! A step type knows its fields, what it touches and how it runs. It sees the world through
 //! [`StepCx`](crate::step::StepCx) only, and no other step type.
 
+pub mod add_skills;
 pub mod agent_prompt_response_verifier;
 pub mod aggregate_verifiers;
 pub mod apply_server_config;
@@ -10,6 +11,7 @@ pub mod build_mcp_cli;
 pub mod collect_artifacts;
 pub mod deploy_agent;
 pub mod deploy_env;
+pub mod deploy_human_agent;
 pub mod deploy_sandbox;
 pub mod env_outcome_verifier;
 pub mod load_artifact;
@@ -19,8 +21,10 @@ mod on_agent;
 mod on_env;
 mod pattern;
 mod reply;
+pub mod peer_agents;
 pub mod prompt_agent;
 pub mod reset_env;
+pub mod review;
 pub mod run_code;
 pub mod score;
 mod shown;
@@ -46,7 +50,11 @@ pub static REGISTRY: Registry = Registry(&[
     &deploy_env::TYPE,
     &load_artifact::TYPE,
     &deploy_agent::TYPE,
+    &deploy_human_agent::TYPE,
+    &peer_agents::TYPE,
+    &add_skills::TYPE,
     &prompt_agent::TYPE,
+    &review::TYPE,
     &run_code::TYPE,
     &verify_sandbox::TYPE,
     &agent_prompt_response_verifier::TYPE,

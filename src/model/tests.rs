@@ -24,7 +24,7 @@ impl CallStore for Kept {
 
 const KEY: &str = "sk-very-secret-key";
 
-/// A desk whose model `fake` is at an endpoint, and the store behind it.
+/// An exchange whose model `fake` is at an endpoint, and the store behind it.
 struct Place {
     endpoint: FakeEndpoint,
     kept: Arc<Kept>,
@@ -51,7 +51,7 @@ impl Place {
         self
     }
 
-    fn desk(&self) -> Arc<Desk> {
+    fn exchange(&self) -> Arc<Exchange> {
         let settings = Settings {
             tables: BTreeMap::from([("fake".to_owned(), self.table.clone())]),
             limits: self.limits.clone(),
@@ -61,14 +61,14 @@ impl Place {
         system.set_variable("FAKE_KEY", Some(KEY));
         // The moment that HTTP writes as the date that the tests name.
         system.advance_us(784_111_777_000_000);
-        let mut desk = Desk::new(settings, self.kept.clone(), Arc::new(system));
-        desk.first_wait = Duration::ZERO;
-        Arc::new(desk)
+        let mut exchange = Exchange::new(settings, self.kept.clone(), Arc::new(system));
+        exchange.first_wait = Duration::ZERO;
+        Arc::new(exchange)
     }
 
     /// Asks once, as a run of a step that asks nothing else.
     async fn ask(&self, text: &str) -> Result<ChatReply, ModelError> {
-        self.desk().asker("reply", 0, 1).chat(say(text)).await
+        self.exchange().asker("reply", 0, 1).chat(say(text)).await
     }
 
     async fn fails(&self) -> String {
@@ -92,8 +92,8 @@ async fn a_plain_answer_is_counted_and_its_key_goes_into_the_header_alone() {
     let place = Place::new([Answer::text("Hello")])
         .with("input_price_per_mtok", json!(10))
         .with("output_price_per_mtok", json!(50));
-    let desk = place.desk();
-    let asker = desk.asker("reply", 0, 1);
+    let exchange = place.exchange();
+    let asker = exchange.asker("reply", 0, 1);
     let reply = asker.chat(say("Hi")).await.unwrap();
     assert_eq!((reply.text.as_str(), reply.finish), ("Hello", Finish::Stop));
     assert_eq!(reply.model, "fake-1");
@@ -105,7 +105,7 @@ async fn a_plain_answer_is_counted_and_its_key_goes_into_the_header_alone() {
         cost_usd: Some(0.002),
     };
     assert_eq!(
-        (reply.usage, asker.usage(), desk.spent()),
+        (reply.usage, asker.usage(), exchange.spent()),
         (spent, spent, spent)
     );
     let asked = &place.endpoint.asked()[0];
@@ -142,8 +142,8 @@ async fn a_second_ask_makes_no_connection_and_costs_nothing() {
     let place = Place::new([Answer::call("look", "{\"at\":1}")]);
     let first = place.ask("Hi").await.unwrap();
     assert_eq!(place.endpoint.connections(), 1);
-    let desk = place.desk();
-    let asker = desk.asker("reply", 0, 1);
+    let exchange = place.exchange();
+    let asker = exchange.asker("reply", 0, 1);
     let again = asker.chat(say("Hi")).await.unwrap();
     assert_eq!(
         (place.endpoint.connections(), place.endpoint.n_asked()),
@@ -160,24 +160,24 @@ async fn a_second_ask_makes_no_connection_and_costs_nothing() {
         cached: 1,
         ..Usage::default()
     };
-    assert_eq!((asker.usage(), desk.spent()), (nothing, nothing));
+    assert_eq!((asker.usage(), exchange.spent()), (nothing, nothing));
 }
 
 #[tokio::test]
 async fn the_same_question_again_of_another_step_sample_or_attempt_is_another_call() {
     let texts = ["a", "b", "c", "d", "e", "f"];
     let place = Place::new(texts.map(Answer::text));
-    let desk = place.desk();
+    let exchange = place.exchange();
     let ask = async |asker: &Asker, text: &str| asker.chat(say(text)).await.unwrap().text;
-    let first = desk.asker("reply", 0, 1);
+    let first = exchange.asker("reply", 0, 1);
     assert_eq!(ask(&first, "Hi").await, "a");
     assert_eq!(ask(&first, "Hi").await, "b");
     assert_eq!(ask(&first, "Ho").await, "c");
-    assert_eq!(ask(&desk.asker("reply", 1, 1), "Hi").await, "d");
-    assert_eq!(ask(&desk.asker("reply", 0, 2), "Hi").await, "e");
-    assert_eq!(ask(&desk.asker("other", 0, 1), "Hi").await, "f");
+    assert_eq!(ask(&exchange.asker("reply", 1, 1), "Hi").await, "d");
+    assert_eq!(ask(&exchange.asker("reply", 0, 2), "Hi").await, "e");
+    assert_eq!(ask(&exchange.asker("other", 0, 1), "Hi").await, "f");
     // All of them are kept, each as what it was.
-    let later = place.desk();
+    let later = place.exchange();
     let again = later.asker("reply", 0, 1);
     assert_eq!(ask(&again, "Hi").await, "a");
     assert_eq!(ask(&again, "Ho").await, "c");
@@ -206,7 +206,7 @@ async fn every_part_of_a_request_is_in_its_key() {
     let place = Place::new(others.iter().map(|_| Answer::text("x")));
     for request in &others {
         let reply = place
-            .desk()
+            .exchange()
             .asker("reply", 0, 1)
             .chat(request.clone())
             .await;
@@ -223,15 +223,15 @@ async fn every_part_of_a_request_is_in_its_key() {
 #[tokio::test]
 async fn who_asks_the_same_at_the_same_time_waits_for_the_one_answer() {
     let place = Place::new([Answer::text("a")]);
-    let desk = place.desk();
-    let (one, other) = (desk.asker("reply", 0, 1), desk.asker("reply", 0, 1));
+    let exchange = place.exchange();
+    let (one, other) = (exchange.asker("reply", 0, 1), exchange.asker("reply", 0, 1));
     let (one, other) = tokio::join!(one.chat(say("Hi")), other.chat(say("Hi")));
     assert_eq!(
         (one.unwrap().text, other.unwrap().text),
         ("a".to_owned(), "a".to_owned())
     );
     assert_eq!(place.endpoint.n_asked(), 1);
-    assert!(locked(&desk.flights).is_empty());
+    assert!(locked(&exchange.flights).is_empty());
 }
 
 #[tokio::test]
@@ -293,11 +293,15 @@ async fn an_endpoint_that_is_not_there_is_tried_as_often_as_is_said() {
     let url = format!("http://user:password@{}/v1", gone.local_addr().unwrap());
     drop(gone);
     place.table["base_url"] = json!(url);
-    let desk = place.desk();
-    let error = desk.asker("reply", 0, 1).chat(say("Hi")).await.unwrap_err();
+    let exchange = place.exchange();
+    let error = exchange
+        .asker("reply", 0, 1)
+        .chat(say("Hi"))
+        .await
+        .unwrap_err();
     assert!(matches!(error, ModelError::Failed { status: None, .. }));
     assert!(!error.to_string().contains("password"), "{error}");
-    assert_eq!(desk.spent().requests, 2);
+    assert_eq!(exchange.spent().requests, 2);
 }
 
 #[tokio::test]
@@ -346,10 +350,10 @@ async fn a_stream_that_nobody_asked_for_is_taken_and_one_that_breaks_off_is_aske
 async fn a_schema_that_the_endpoint_does_not_know_is_asked_for_in_words() {
     let no = Answer::status(400, "unknown field response_format");
     let place = Place::new([no, Answer::text("{}"), Answer::text("{}")]);
-    let desk = place.desk();
+    let exchange = place.exchange();
     let mut request = say("Hi");
     request.output_schema = Some(json!({"type": "object", "title": "Pet"}));
-    let reply = desk
+    let reply = exchange
         .asker("reply", 0, 1)
         .chat(request.clone())
         .await
@@ -357,7 +361,7 @@ async fn a_schema_that_the_endpoint_does_not_know_is_asked_for_in_words() {
     assert_eq!(reply.usage.requests, 2);
     // It is known from then on.
     request.effort = Some("low".to_owned());
-    desk.asker("reply", 0, 1).chat(request).await.unwrap();
+    exchange.asker("reply", 0, 1).chat(request).await.unwrap();
     let asked = place.endpoint.asked();
     let has = |at: usize, text: &str| asked[at].body.contains(text);
     assert!(has(0, "response_format") && !has(1, "response_format") && !has(2, "response_format"));
@@ -367,10 +371,14 @@ async fn a_schema_that_the_endpoint_does_not_know_is_asked_for_in_words() {
     let place = Place::new([no.clone(), no]);
     let mut request = say("Hi");
     request.output_schema = Some(json!({}));
-    let desk = place.desk();
-    let error = desk.asker("reply", 0, 1).chat(request).await.unwrap_err();
+    let exchange = place.exchange();
+    let error = exchange
+        .asker("reply", 0, 1)
+        .chat(request)
+        .await
+        .unwrap_err();
     assert!(error.to_string().ends_with("the model is asleep"));
-    assert!(locked(&desk.manners).is_empty());
+    assert!(locked(&exchange.manners).is_empty());
 }
 
 #[tokio::test]
@@ -379,26 +387,26 @@ async fn a_budget_that_is_reached_stops_every_further_request() {
         .with("input_price_per_mtok", json!(10))
         .with("output_price_per_mtok", json!(50));
     place.limits.max_cost_usd = Some(0.002);
-    let desk = place.desk();
-    let asker = desk.asker("reply", 0, 1);
+    let exchange = place.exchange();
+    let asker = exchange.asker("reply", 0, 1);
     asker.chat(say("Hi")).await.unwrap();
-    assert_eq!(desk.over_budget(), None);
+    assert_eq!(exchange.over_budget(), None);
     let error = asker.chat(say("Ho")).await.unwrap_err();
     let limit = "`--max-cost 0.002` (0.0020 USD spent)";
     assert_eq!(
         error.to_string(),
         format!("the run has reached {limit}, and `fake` was not asked")
     );
-    assert_eq!(desk.over_budget().as_deref(), Some(limit));
+    assert_eq!(exchange.over_budget().as_deref(), Some(limit));
     // What is kept costs nothing.
-    let kept = desk.asker("reply", 0, 1).chat(say("Hi")).await.unwrap();
+    let kept = exchange.asker("reply", 0, 1).chat(say("Hi")).await.unwrap();
     assert!(kept.from_cache);
     assert_eq!(place.endpoint.n_asked(), 1);
 
     let mut place = Place::new([Answer::text("a")]);
     place.limits.max_tokens = Some(100);
-    let desk = place.desk();
-    let asker = desk.asker("reply", 0, 1);
+    let exchange = place.exchange();
+    let asker = exchange.asker("reply", 0, 1);
     asker.chat(say("Hi")).await.unwrap();
     let error = asker.chat(say("Ho")).await.unwrap_err();
     assert!(error.to_string().contains("`--max-tokens 100` (120 spent)"));
@@ -422,8 +430,9 @@ async fn a_model_that_is_not_set_up_says_what_to_add() {
         let mut request = say("Hi");
         request.model = model.to_owned();
         request.params = Map::from_iter([(param.to_owned(), json!(1))]);
-        let desk = place.desk();
-        desk.asker("reply", 0, 1)
+        let exchange = place.exchange();
+        exchange
+            .asker("reply", 0, 1)
             .chat(request)
             .await
             .unwrap_err()
@@ -444,8 +453,8 @@ async fn a_model_that_is_not_set_up_says_what_to_add() {
 #[tokio::test]
 async fn an_endpoint_gets_no_more_requests_at_once_than_it_takes() {
     let place = Place::new([]).with("max_concurrent", json!(3));
-    let desk = place.desk();
-    let permits = desk.permits(&desk.spec("fake"));
+    let exchange = place.exchange();
+    let permits = exchange.permits(&exchange.spec("fake"));
     assert_eq!(permits.available_permits(), 3);
 }
 

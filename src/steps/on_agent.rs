@@ -50,6 +50,14 @@ pub(super) fn party(cx: StepCx<'_>, name: &str) -> Result<Party, StepError> {
     party_at(cx, name, MAX_DEPTH)
 }
 
+/// Returns whether a step before said that a name is a person's.
+pub(super) fn is_person(cx: StepCx<'_>, name: &str) -> bool {
+    let people = cx.find(&Lookup::metadata(&["human_agents"]));
+    let people = people.as_ref().and_then(|people| people.as_array());
+    let mut people = people.into_iter().flatten();
+    people.any(|person| person["agent_name"] == name)
+}
+
 fn party_at(cx: StepCx<'_>, name: &str, depth: usize) -> Result<Party, StepError> {
     let agent = cx.agent(name)?;
     let deployed = cx.find(&Lookup::Agent(name.to_owned())).unwrap_or_default();

@@ -311,6 +311,7 @@ pub(in crate::steps) struct FakeServices {
     envs: HashMap<String, FakeEnv>,
     agents: HashMap<String, Arc<dyn Agent>>,
     models: Arc<dyn Models>,
+    person: String,
     artifacts: HashMap<String, Arc<Content>>,
     answers: Vec<(Lookup, Value)>,
     store: Mutex<HashMap<[u8; 32], Vec<u8>>>,
@@ -330,6 +331,7 @@ impl FakeServices {
                 panic!("nobody said what `{}` answers", request.model)
             }))),
             artifacts: HashMap::new(),
+            person: String::new(),
             answers: Vec::new(),
             store: Mutex::default(),
             log: Mutex::default(),
@@ -382,6 +384,19 @@ impl FakeServices {
     }
 
     /// Returns a sandbox.
+    /// Sets what every person answers.
+    pub(in crate::steps) fn person(mut self, answer: &str) -> Self {
+        self.person = answer.to_owned();
+        self
+    }
+
+    /// Says that an agent is deployed that nobody asks.
+    pub(in crate::steps) fn deployed(mut self, name: &str) -> Self {
+        let lookup = Lookup::Agent(name.to_owned());
+        self.answers.push((lookup, json!({"agent_name": name})));
+        self
+    }
+
     pub(in crate::steps) fn get(&self, name: &str) -> &FakeSandbox {
         &self.sandboxes[name]
     }
@@ -505,6 +520,15 @@ impl Services for FakeServices {
 
     fn agent(&self, name: &str) -> Result<Arc<dyn Agent>, StepError> {
         Ok(self.agents[name].clone())
+    }
+
+    fn ask_person<'a>(
+        &'a self,
+        text: &'a str,
+        choices: &'a [&'a str],
+    ) -> BoxFuture<'a, Result<String, StepError>> {
+        self.log(Stream::Note, format!("{text:?} {choices:?}").as_bytes());
+        Box::pin(async { Ok(self.person.clone()) })
     }
 
     /// The bench is the sandbox `bench`.

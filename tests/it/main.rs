@@ -16,6 +16,7 @@ mod laws;
 mod model;
 mod models;
 mod peers;
+mod people;
 mod runs;
 mod sandbox_commands;
 mod sandbox_ends;

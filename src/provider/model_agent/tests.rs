@@ -378,17 +378,18 @@ fn its_own_sandbox_is_three_tools() {
     let told = story(all, asked);
     let answers = told.split_once("}]\n").unwrap().1;
     expect_test::expect![[r#"
-        tool: `note.txt` is written: 6 bytes
+        tool: {"path":"note.txt","size":6}
         tool: hello
 
-        tool! there is nothing at `none.txt`
+        tool! there is no file `none.txt`
         tool! exit code 3
         hello
         stderr:
         oops
 
         tool: exit code 0
-        tool! `command` must be a text
+
+        tool! `command` is missing
         assistant: Done.
         = Done."#]]
     .assert_eq(answers);

@@ -2,23 +2,21 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::parts::{cut, of_result, texts_schema};
 use crate::json::{Map, Value, json};
+use crate::provider::own_tools;
 use crate::step::agent::{AgentError, Peer, Prompt, Skill};
 use crate::step::env::{EnvError, LiveEnv};
 use crate::step::model::{Content, ToolCall, ToolDecl, Usage};
-use crate::step::sandbox::{Exec, How, Sandbox};
+use crate::step::sandbox::Sandbox;
 
 /// The tool by which a skill is read.
 pub(super) const READ_SKILL: &str = "read_skill";
+/// How long a command may take where the model does not say it, in seconds.
+const COMMAND_SECONDS: u64 = 120;
 /// The longest name that every API takes.
 const MAX_NAME: usize = 64;
-/// How long a command may take where the model does not say, and at most.
-const COMMAND_SECONDS: (u64, u64) = (120, 600);
-/// The largest file that is read, in bytes.
-const MAX_FILE: u64 = 4 << 20;
 
 /// What a tool answered.
 pub(super) struct Answered {
@@ -37,6 +35,15 @@ impl Answered {
         }
     }
 
+    /// Returns what an MCP tool answered.
+    fn result(result: &Value) -> Self {
+        Answered {
+            content: of_result(result),
+            is_error: result.get("isError") == Some(&Value::Bool(true)),
+            usage: Usage::default(),
+        }
+    }
+
     fn error(text: impl Into<String>) -> Self {
         Answered {
             is_error: true,
@@ -48,9 +55,7 @@ impl Answered {
 /// What stands behind a tool.
 enum Target {
     Env(Arc<dyn LiveEnv>, String),
-    Bash(Arc<dyn Sandbox>),
-    ReadFile(Arc<dyn Sandbox>),
-    WriteFile(Arc<dyn Sandbox>),
+    Own(Arc<dyn Sandbox>),
     Peer(Peer),
     Skills(Vec<Skill>),
 }
@@ -89,13 +94,7 @@ impl Toolbox {
                 Some(1) => short,
                 _ => callable(&format!("{}__{name}", env.env_id())),
             };
-            let description = tool.get("description").and_then(Value::as_str);
-            let schema = tool.get("inputSchema").filter(|schema| schema.is_object());
-            let decl = ToolDecl {
-                name: free(&wanted, &mut taken),
-                description: description.unwrap_or_default().to_owned(),
-                schema: schema.cloned().unwrap_or_else(|| json!({"type": "object"})),
-            };
+            let decl = declared(&tool, &free(&wanted, &mut taken));
             tools.push((decl, Target::Env(env, name)));
         }
         tools.extend(own);
@@ -132,26 +131,7 @@ impl Toolbox {
         let missing = |key: &str| Answered::error(format!("`{key}` must be a text"));
         Ok(match target {
             Target::Env(env, tool) => return in_env(env, tool, arguments).await,
-            Target::Bash(sandbox) => match text("command") {
-                Some(command) => bash(sandbox, command, arguments).await,
-                None => missing("command"),
-            },
-            Target::ReadFile(sandbox) => match text("path") {
-                Some(path) => read_file(sandbox, path),
-                None => missing("path"),
-            },
-            Target::WriteFile(sandbox) => match (text("path"), text("content")) {
-                (Some(path), Some(content)) => {
-                    match sandbox.write(path, content.as_bytes(), 0o644) {
-                        Ok(()) => {
-                            Answered::text(format!("`{path}` is written: {} bytes", content.len()))
-                        }
-                        Err(error) => Answered::error(error.to_string()),
-                    }
-                }
-                (None, _) => missing("path"),
-                _ => missing("content"),
-            },
+            Target::Own(sandbox) => in_sandbox(sandbox.as_ref(), &call.name, arguments).await,
             Target::Peer(peer) => match text("message") {
                 Some(message) => return ask(peer, message).await,
                 None => missing("message"),
@@ -167,6 +147,17 @@ impl Toolbox {
     }
 }
 
+/// Returns a tool that MCP declares, under a name.
+fn declared(tool: &Value, name: &str) -> ToolDecl {
+    let description = tool.get("description").and_then(Value::as_str);
+    let schema = tool.get("inputSchema").filter(|schema| schema.is_object());
+    ToolDecl {
+        name: name.to_owned(),
+        description: description.unwrap_or_default().to_owned(),
+        schema: schema.cloned().unwrap_or_else(|| json!({"type": "object"})),
+    }
+}
+
 /// Returns the tools that are no env's.
 fn own_tools(prompt: &Prompt) -> Vec<(ToolDecl, Target)> {
     let mut tools = Vec::new();
@@ -176,31 +167,11 @@ fn own_tools(prompt: &Prompt) -> Vec<(ToolDecl, Target)> {
         schema,
     };
     if let Some(sandbox) = &prompt.sandbox {
-        let mut schema = texts_schema(&[("command", "What bash runs.")]);
-        schema["properties"]["timeout_seconds"] = json!({
-            "type": "integer", "minimum": 1, "maximum": COMMAND_SECONDS.1,
-            "description": format!("How long it may take; {} where it is not given.", COMMAND_SECONDS.0),
-        });
-        let about = "Run a command in your own sandbox with bash, and see what it prints and its exit code.";
-        tools.push((tool("bash", about, schema), Target::Bash(sandbox.clone())));
-        let path = ("path", "The path of the file.");
-        tools.push((
-            tool(
-                "read_file",
-                "Read a text file of your own sandbox.",
-                texts_schema(&[path]),
-            ),
-            Target::ReadFile(sandbox.clone()),
-        ));
-        let schema = texts_schema(&[path, ("content", "The whole new text of the file.")]);
-        tools.push((
-            tool(
-                "write_file",
-                "Write a text file of your own sandbox, in place of what was there.",
-                schema,
-            ),
-            Target::WriteFile(sandbox.clone()),
-        ));
+        let own = own_tools::declared();
+        tools.extend(own.iter().filter_map(|tool| {
+            let name = tool.get("name")?.as_str()?;
+            Some((declared(tool, name), Target::Own(sandbox.clone())))
+        }));
     }
     let mut taken: HashSet<String> = tools.iter().map(|(decl, _)| decl.name.clone()).collect();
     for peer in &prompt.peers {
@@ -257,69 +228,51 @@ async fn in_env(
     arguments: &Map<String, Value>,
 ) -> Result<Answered, EnvError> {
     match env.call(tool, arguments.clone()).await {
-        Ok(result) => Ok(Answered {
-            content: of_result(&result),
-            is_error: result.get("isError") == Some(&Value::Bool(true)),
-            usage: Usage::default(),
-        }),
+        Ok(result) => Ok(Answered::result(&result)),
         Err(error) if error.is_fatal() => Err(error),
         Err(error) => Ok(Answered::error(error.to_string())),
     }
 }
 
-async fn bash(
-    sandbox: &Arc<dyn Sandbox>,
-    command: &str,
-    arguments: &Map<String, Value>,
-) -> Answered {
-    let seconds = arguments.get("timeout_seconds").and_then(Value::as_u64);
-    let seconds = seconds
-        .unwrap_or(COMMAND_SECONDS.0)
-        .clamp(1, COMMAND_SECONDS.1);
-    let exec = Exec::bash(command)
-        .timeout(Duration::from_secs(seconds))
-        .keep(1 << 20);
-    let exited = match sandbox.exec(exec).await {
-        Ok(exited) => exited,
-        Err(error) => return Answered::error(error.to_string()),
-    };
-    let mut text = exited.stdout.text().into_owned();
-    let errors = exited.stderr.text();
-    if !errors.is_empty() {
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
-        text.push_str(&format!("stderr:\n{errors}"));
+/// Calls a tool of the sandbox; what it says is shown as text, not as JSON.
+async fn in_sandbox(sandbox: &dyn Sandbox, tool: &str, arguments: &Map<String, Value>) -> Answered {
+    let mut arguments = arguments.clone();
+    if tool == "bash" {
+        let limit = arguments.entry("timeout_seconds");
+        limit.or_insert_with(|| json!(COMMAND_SECONDS));
     }
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
+    let result = own_tools::call(sandbox, tool, &arguments).await;
+    let mut answered = Answered::result(&result);
+    let said = result.get("structuredContent");
+    if let Some(text) = said.and_then(shown) {
+        answered.content = cut(vec![Content::Text(text)]);
     }
-    // The end counts most, so it stands before a long output is cut.
-    let ended = match exited.how {
-        How::Code(code) => format!("exit code {code}"),
-        How::Signal(signal) => format!("killed by signal {signal}"),
-        How::TimedOut => format!("stopped after {seconds} s"),
-        How::Cancelled => "stopped, since the sandbox is gone".to_owned(),
-    };
-    match exited.is_success() {
-        true if text.is_empty() => Answered::text(ended),
-        true => Answered::text(text),
-        false => Answered::error(format!("{ended}\n{text}")),
-    }
+    answered
 }
 
-fn read_file(sandbox: &Arc<dyn Sandbox>, path: &str) -> Answered {
-    match sandbox.read(path, MAX_FILE) {
-        Ok(Some(bytes)) => match String::from_utf8(bytes) {
-            Ok(text) => Answered::text(text),
-            Err(error) => {
-                let n = error.as_bytes().len();
-                Answered::error(format!("`{path}` is no text; it has {n} bytes"))
-            }
-        },
-        Ok(None) => Answered::error(format!("there is nothing at `{path}`")),
-        Err(error) => Answered::error(error.to_string()),
+/// Returns what a tool of the sandbox says; `None` where its JSON says it best.
+fn shown(said: &Value) -> Option<String> {
+    let text = |key: &str| said.get(key).and_then(Value::as_str);
+    if let Some(content) = text("content") {
+        return Some(content.to_owned());
     }
+    let exit = said.get("exit")?;
+    let (out, errors) = (text("stdout")?, text("stderr")?);
+    let mut shown = String::new();
+    // The end counts most, so it stands before what may be cut.
+    match exit.as_i64() {
+        Some(0) if !out.is_empty() || !errors.is_empty() => {}
+        Some(code) => shown.push_str(&format!("exit code {code}\n")),
+        None => shown.push_str(&format!("{}\n", exit.as_str().unwrap_or_default())),
+    }
+    shown.push_str(out);
+    if !errors.is_empty() {
+        if !out.is_empty() && !out.ends_with('\n') {
+            shown.push('\n');
+        }
+        shown.push_str(&format!("stderr:\n{errors}"));
+    }
+    Some(shown)
 }
 
 async fn ask(peer: &Peer, message: &str) -> Result<Answered, EnvError> {

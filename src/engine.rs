@@ -17,6 +17,7 @@ mod telling;
 
 pub use live::{LiveSettings, Provisioner};
 pub use result::scores;
+use stop::is_failure;
 pub use store::{FAILURE, Store, TRACE, Verdicts};
 
 use std::collections::{HashMap, VecDeque};
@@ -260,7 +261,7 @@ impl<'a> Dispatcher<'a> {
                         Wish::Stop if stopping => {}
                         Wish::Stop => {
                             stopping = true;
-                            self.cancel(&mut active, &mut results, &mut pool, &send).await;
+                            self.cancel(&mut active, &mut results, &mut pool, &send, |_| true).await;
                         }
                         Wish::StopNow => {
                             self.provisioner.kill_now();
@@ -277,15 +278,19 @@ impl<'a> Dispatcher<'a> {
                 }
                 message = receive.recv() => message.expect("bug: the dispatcher holds a sender"),
             };
+            let mut failed = is_failure(&message);
             self.take_in(message, &mut active, &mut results, &mut pool, &send)
                 .await;
             while let Ok(message) = receive.try_recv() {
+                failed |= is_failure(&message);
                 self.take_in(message, &mut active, &mut results, &mut pool, &send)
                     .await;
             }
-            if !stopping && self.is_over_budget() {
+            // Whoever was refused fails with the reason; only then the others are stopped.
+            if failed && !stopping && self.is_over_budget() {
                 stopping = true;
-                self.cancel(&mut active, &mut results, &mut pool, &send)
+                let is_open = |task: &Active<'a>| !task.scheduler.is_closed();
+                self.cancel(&mut active, &mut results, &mut pool, &send, is_open)
                     .await;
             }
         }

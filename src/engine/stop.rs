@@ -7,18 +7,28 @@ use tokio::sync::mpsc;
 use super::{Active, Dispatcher, Message, TaskResult, Told};
 use crate::event::RunEvent;
 use crate::graph::StepIx;
-use crate::schedule::{Input, Pool};
+use crate::schedule::{Ended, Input, Pool};
+
+/// Returns whether a step has failed.
+pub(super) fn is_failure(message: &Message) -> bool {
+    let Message::Ended { ended, .. } = message else {
+        return false;
+    };
+    matches!(ended, Ended::Failed(_))
+}
 
 impl<'a> Dispatcher<'a> {
-    /// Has every task drained and torn down.
+    /// Has the tasks drained and torn down for which that is wanted.
     pub(super) async fn cancel(
         &mut self,
         active: &mut HashMap<usize, Active<'a>>,
         results: &mut [Option<TaskResult>],
         pool: &mut Pool<(usize, StepIx)>,
         send: &mpsc::UnboundedSender<Message>,
+        wanted: fn(&Active<'a>) -> bool,
     ) {
-        let ids: Vec<usize> = active.keys().copied().collect();
+        let ids = active.iter().filter(|(_, task)| wanted(task));
+        let ids: Vec<usize> = ids.map(|(at, _)| *at).collect();
         for at in ids {
             self.feed(at, Input::Cancel, active, results, pool, send)
                 .await;

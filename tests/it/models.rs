@@ -207,8 +207,9 @@ fn a_run_that_has_spent_its_budget_stops_and_keeps_what_was_answered() {
 fn the_command_line_names_models_and_says_what_was_spent_and_no_key_is_written_anywhere() {
     const KEY: &str = "sk-this-must-not-be-seen";
     let echo = format!(r#"{{"error": {{"message": "no such key: {KEY}"}}}}"#);
+    let echo = Answer::status(401, &echo).header("x-said", KEY);
     let endpoint = FakeEndpoint::new(
-        [Answer::status(401, &echo)]
+        [echo]
             .into_iter()
             .chain(answers().into_iter().chain(answers())),
     );
@@ -245,6 +246,7 @@ fn the_command_line_names_models_and_says_what_was_spent_and_no_key_is_written_a
         "{out}"
     );
     let asked = endpoint.asked();
+    assert_eq!(asked[1].path, "/v1/chat/completions");
     assert!(asked[1].head.contains(KEY) && !asked[1].body.contains(KEY));
     let (out, ..) = run(&["--rerun", "reply"]);
     assert!(

@@ -28,7 +28,7 @@ pub use format::VERSION as FORMAT_VERSION;
 
 use crate::digest::{Digest, Digester};
 use crate::json::Value;
-use crate::step::model::{ChatMessage, ChatReply, ChatRequest, ModelError, Models, Usage};
+use crate::step::model::{ChatMessage, ChatReply, ChatRequest, Finish, ModelError, Models, Usage};
 use crate::step::sandbox::BoxFuture;
 use crate::system::{System, locked};
 use crate::task::model::{Api, ModelSpec, reserved};
@@ -290,8 +290,10 @@ impl Asker {
         key: &Digest,
     ) -> Result<ChatReply, ModelError> {
         let reply = self.exchange.ask(spec, request).await?;
-        // An empty answer says nothing; whoever asks again gets the chance of a better one.
-        if !reply.text.is_empty() || !reply.calls.is_empty() {
+        // An empty answer says nothing, unless it ends work with tools; whoever asks again gets the chance of a better one.
+        let is_empty = reply.text.is_empty() && reply.calls.is_empty();
+        let has_worked = matches!(request.messages.last(), Some(ChatMessage::Tool { .. }));
+        if !is_empty || (has_worked && reply.finish == Finish::Stop) {
             self.exchange.store.put(key, &format::encode(&reply));
         }
         locked(&self.usage).add(&reply.usage);

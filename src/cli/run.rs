@@ -309,7 +309,11 @@ fn status(
     if run.cancelled {
         return signals.status().unwrap_or(ExitStatus::Interrupted);
     }
-    let has_failed = run.tasks.iter().any(|task| task.outcome == Outcome::Failed);
+    // A run that nobody interrupted cancels tasks where its budget is spent.
+    let has_failed = run
+        .tasks
+        .iter()
+        .any(|task| matches!(task.outcome, Outcome::Failed | Outcome::Cancelled));
     let low = min_score.and_then(|min| {
         let scores = run.tasks.iter().flat_map(|task| &task.scores);
         let n_low = scores.filter(|score| score.score < min).count() as u64;

@@ -316,9 +316,23 @@ async fn an_answer_that_is_none_is_an_error_and_is_not_kept() {
         place.fails().await,
         "model `fake` answered with what its API does not allow: it holds no choice"
     );
-    let place = Place::new([Answer::text(""), Answer::text("Hello")]);
+    let place = Place::new([Answer::text(""), Answer::text("Hello"), Answer::text("")]);
     assert_eq!(place.ask("Hi").await.unwrap().text, "");
     assert_eq!(place.ask("Hi").await.unwrap().text, "Hello");
+    // After work with tools there may be nothing to say.
+    let mut worked = say("Hi");
+    worked.messages.push(ChatMessage::Tool {
+        id: "a".to_owned(),
+        name: "send".to_owned(),
+        content: vec![Content::Text("sent".to_owned())],
+        is_error: false,
+    });
+    for is_kept in [false, true] {
+        let exchange = place.exchange();
+        let asker = exchange.asker("reply", 0, 1);
+        let reply = asker.chat(worked.clone()).await.unwrap();
+        assert_eq!((reply.text.as_str(), reply.from_cache), ("", is_kept));
+    }
 }
 
 #[tokio::test]
@@ -452,10 +466,23 @@ async fn a_model_that_is_not_set_up_says_what_to_add() {
 
 #[tokio::test]
 async fn an_endpoint_gets_no_more_requests_at_once_than_it_takes() {
-    let place = Place::new([]).with("max_concurrent", json!(3));
+    let place = Place::new([Answer::text("x")]).with("max_concurrent", json!(3));
     let exchange = place.exchange();
     let permits = exchange.permits(&exchange.spec("fake"));
     assert_eq!(permits.available_permits(), 3);
+    let all = permits.acquire_many(3).await.unwrap();
+    let asker = exchange.asker("reply", 0, 1);
+    let mut chat = asker.chat(say("Hi"));
+    for _ in 0..100 {
+        tokio::select! {
+            biased;
+            reply = &mut chat => panic!("nobody let it: {reply:?}"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    assert_eq!(place.endpoint.connections(), 0);
+    drop(all);
+    assert_eq!(chat.await.unwrap().text, "x");
 }
 
 #[test]

@@ -331,7 +331,12 @@ pub fn fingerprint(db: &dyn Db, input: TaskInput, setting: SettingInput, at: u32
         let value = run.variables.get(&name).cloned().flatten();
         (name, value)
     });
-    let models = step.models().into_iter().filter_map(|name| {
+    // Without a table nothing is said of any model, and no step need be asked for those that it names.
+    let named = match run.config.models.is_empty() {
+        true => Vec::new(),
+        false => step.models(),
+    };
+    let models = named.into_iter().filter_map(|name| {
         let decides = model::decides(&name, &run.config.models);
         (!decides.is_null()).then_some((name, decides))
     });

@@ -168,7 +168,9 @@ fn finish(reply: ChatReply, talk: &Talk, is_typed: bool) -> Result<Reply, Fault>
             text => format!("its model refused to answer: {text}"),
         }));
     }
-    if reply.text.trim().is_empty() {
+    // Who has worked with tools may have nothing more to say.
+    let has_worked = talk.tool_calls > 0 && reply.finish == Finish::Stop;
+    if reply.text.trim().is_empty() && !has_worked {
         return Err(Fault::Message(match &reply.finish {
             Finish::Length => {
                 "its model used up the longest answer that it may give before it said anything"

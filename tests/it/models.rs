@@ -204,6 +204,30 @@ fn a_run_that_has_spent_its_budget_stops_and_keeps_what_was_answered() {
 }
 
 #[test]
+fn a_spent_budget_starts_no_retry_and_no_further_task_and_is_no_success() {
+    let endpoint = FakeEndpoint::new(answers());
+    let world = World::new();
+    for (path, bytes) in dana(&endpoint, "") {
+        let text = String::from_utf8(bytes).unwrap();
+        let retry = r#""retry_config": {"retry_from_step_id": "email", "max_retries": 5}, "prompt": "Reply"#;
+        let text = text.replace("\"prompt\": \"Reply", retry);
+        if path.ends_with("reply-to-dana.json") {
+            world.write(&path.replace("reply-to-dana", "z-later"), &text);
+        }
+        world.write(&path, &text);
+    }
+    let arguments = ["run", "--jobs", "1", "--max-tokens", "200"];
+    let output = world.aebuild(&arguments);
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{out}");
+    assert_eq!(endpoint.n_asked(), 2, "{out}");
+    let found = String::from_utf8_lossy(&output.stderr).into_owned();
+    let told = "the run stops: it has reached `--max-tokens 200` (240 spent)";
+    assert!(found.contains(told) || out.contains(told), "{out}{found}");
+    assert!(out.contains("2 cancelled"), "{out}");
+}
+
+#[test]
 fn the_command_line_names_models_and_says_what_was_spent_and_no_key_is_written_anywhere() {
     const KEY: &str = "sk-this-must-not-be-seen";
     let echo = format!(r#"{{"error": {{"message": "no such key: {KEY}"}}}}"#);

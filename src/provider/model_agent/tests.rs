@@ -297,6 +297,8 @@ fn an_agent_that_goes_round_for_ever_or_says_nothing_fails_and_says_why() {
         end("", Finish::Length),
         "agent `clerk` failed: its model used up the longest answer that it may give before it said anything"
     );
+    let silent = [calls(&[("list", json!({}))]), says("")];
+    assert!(story(silent, in_envs("Go.", &[env("kv", "kv")])).ends_with("assistant: \n= "));
     assert_eq!(end("Half an", Finish::Length), "= Half an");
     let (nobody, _) = agent(json!({}), []);
     let error = block_on(nobody.prompt(prompt("Go."))).unwrap_err();

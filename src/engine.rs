@@ -29,14 +29,13 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use crate::context::Outputs;
-use crate::event::{Outcome, RunEvent, Score, StepEvent, Tally};
+use crate::event::{Outcome, RunEvent, Score, Spent, StepEvent, Tally};
 use crate::graph::StepIx;
 use crate::model;
 use crate::rebuild::{DirtyReason, Log};
 use crate::record::Redactor;
 use crate::resource::ResourceId;
 use crate::schedule::{Command, Ended, Input, Lane, Need, Pool, Scheduler, TaskPlan};
-use crate::step::model::Usage;
 use crate::step::{Content, Step, StepError};
 use crate::system::{Stamp, System};
 
@@ -139,6 +138,7 @@ enum Message {
         took_us: u64,
         log: Log,
         unfit: Option<String>,
+        spent: Spent,
         lane: Lane,
     },
     Provisioned {
@@ -204,11 +204,6 @@ impl<'a> Dispatcher<'a> {
             models: Arc::new(models),
             tell,
         }
-    }
-
-    /// Returns what the run has spent on models.
-    pub fn spent(&self) -> Usage {
-        self.models.spent()
     }
 
     /// Runs the tasks; `wish` changes when the user wants to stop.
@@ -328,11 +323,13 @@ impl<'a> Dispatcher<'a> {
                 took_us,
                 log,
                 unfit,
+                spent,
                 lane,
             } => {
                 pool.done(lane);
                 if let Some(running) = active.get_mut(&task) {
                     running.aborts.remove(&step);
+                    running.tally.models.add(&spent);
                     running.unfit.remove(&step);
                     running.unfit.extend(unfit.map(|why| (step, why)));
                     self.tell_log(running, step, &log);
@@ -487,6 +484,7 @@ impl<'a> Dispatcher<'a> {
                 took_us: finished.took_us,
                 log: finished.log,
                 unfit: finished.unfit,
+                spent: finished.spent,
                 lane,
             });
         });

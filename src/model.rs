@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 
-pub use budget::{Limits, spent_line};
+pub use budget::Limits;
 pub use format::VERSION as FORMAT_VERSION;
 
 use crate::digest::{Digest, Digester};

@@ -21,13 +21,11 @@ use crate::diagnostic::Diagnostic;
 use crate::digest::Digest;
 use crate::event::{Outcome, Score, Tally};
 use crate::json::{Map, Value};
-pub use crate::model::spent_line;
 use crate::plan::{Database, FileMemo, SettingInput};
 use crate::rebuild::DirtyReason;
 pub use crate::rebuild::Log;
 pub use crate::resource::Provision;
 pub use crate::schedule::Need;
-pub use crate::step::model::Usage;
 pub use crate::step::{Registry, StepType};
 use crate::system::System;
 use crate::task::StepId;
@@ -124,8 +122,6 @@ pub struct RunSummary {
     pub tasks: Vec<TaskSummary>,
     /// What was counted over all tasks.
     pub tally: Tally,
-    /// What was spent on models.
-    pub spent: Usage,
     /// Whether it was interrupted.
     pub cancelled: bool,
     /// Warnings about what the author wrote.

@@ -10,7 +10,7 @@ use crate::event::{Outcome, RunEvent};
 use crate::json::{Map, Value};
 use crate::record::{TaskRecord, Writer, safe_name};
 use crate::report::{Paint, Progress, TaskLine, summary};
-use crate::session::{RunSummary, Session, TaskSummary, Told, spent_line};
+use crate::session::{RunSummary, Session, TaskSummary, Told};
 use crate::system::disk;
 
 /// Run tasks: what is as it was hits, the rest runs
@@ -118,9 +118,6 @@ pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, Session
         let lines: Vec<TaskLine<'_>> = run.tasks.iter().map(task_line).collect();
         let text = summary(&lines, &run.tally, Some(took_us), &face.printer);
         face.printer.out(&text);
-        if let Some(spent) = spent_line(&run.spent) {
-            face.printer.out(&format!("models: {spent}\n"));
-        }
     }
     face.printer.flush();
     write_record(record, late, &run, &session, face);

@@ -14,10 +14,11 @@ use super::TaskJob;
 use super::live::{ProvisionError, Provisioner};
 use super::store::Store;
 use crate::context::{Answer, Lookup, Output, Outputs, Place};
+use crate::event::Spent;
 use crate::gateway::{Caller, EnvHandle, Gate};
 use crate::graph::StepIx;
 use crate::json::json;
-use crate::model::{Asker, Exchange, spent_line};
+use crate::model::{Asker, Exchange};
 use crate::provider::local::LocalSandbox;
 use crate::provider::model_agent::ModelAgent;
 use crate::provider::scripted::ScriptedAgent;
@@ -74,6 +75,8 @@ pub(super) struct Finished {
     pub(super) log: Log,
     /// Why the result must not be kept.
     pub(super) unfit: Option<String>,
+    /// What was spent on models.
+    pub(super) spent: Spent,
 }
 
 impl StepRun {
@@ -143,6 +146,7 @@ impl StepRun {
                 took_us: 0,
                 log: Log::default(),
                 unfit: None,
+                spent: Spent::default(),
             };
         }
         let id = self.job.plan.steps[self.step.at()].id.as_str();
@@ -199,8 +203,9 @@ impl StepRun {
             world.left.send_replace(true);
         }
         let took_us = self.system.now_us().saturating_sub(started_us).max(0) as u64;
-        if let Some(spent) = spent_line(&world.models.usage()) {
-            add_to_log(&world.log, format!("models: {spent}\n").as_bytes());
+        let spent = world.models.usage().spent();
+        if let Some(words) = spent.words() {
+            add_to_log(&world.log, format!("models: {words}\n").as_bytes());
         }
         world.clean().await;
         let log = world.take_log(&self.redactor);
@@ -224,6 +229,7 @@ impl StepRun {
             took_us,
             log,
             unfit,
+            spent,
         }
     }
 

@@ -10,7 +10,7 @@ use super::kept::KeptTask;
 use super::load::{Prepared, Unit};
 use super::{
     RunOptions, RunSummary, SeedRow, Session, SessionError, StepForecast, StepVerdict,
-    TaskForecast, TaskGraph, TaskSummary, Usage,
+    TaskForecast, TaskGraph, TaskSummary,
 };
 use crate::context::{Entry, Place, fold_to_json};
 use crate::diagnostic::Diagnostic;
@@ -173,7 +173,6 @@ impl Session {
         let mut left_up = Vec::new();
         let mut results = Vec::new();
         let mut cancelled = false;
-        let mut spent = Usage::default();
         if any_to_look {
             let live = self.live_settings(&run, options.keep);
             let provisioner = Arc::new(Provisioner::new(
@@ -183,7 +182,7 @@ impl Session {
             ));
             let runtime = runtime()?;
             let settings = self.engine_settings(&run, options);
-            (results, cancelled, spent) = runtime.block_on(async {
+            (results, cancelled) = runtime.block_on(async {
                 let mut dispatcher = Dispatcher::new(
                     self.system.clone(),
                     &store,
@@ -192,8 +191,7 @@ impl Session {
                     tell,
                 );
                 let results = dispatcher.run(jobs, wish.clone()).await;
-                let cancelled = *wish.borrow() != Wish::GoOn;
-                (results, cancelled, dispatcher.spent())
+                (results, *wish.borrow() != Wish::GoOn)
             });
             // Who chose to have no wall knows it.
             let is_auto = self.config.sandbox.isolation == Isolation::Auto;
@@ -233,7 +231,6 @@ impl Session {
             run,
             tasks,
             tally,
-            spent,
             cancelled,
             warnings,
             left_up,

@@ -77,13 +77,13 @@ fn a_model_works_on_the_mail_and_is_asked_once_for_each_answer() {
     assert_eq!(first.outcome(), Outcome::Passed, "{:?}", first.events);
     assert_eq!(first.ran(), "check inbox reply");
     assert_eq!(endpoint.n_asked(), 3);
-    let spent = first.summary().spent;
+    let spent = first.summary().tally.models;
     assert_eq!((spent.requests, spent.cached), (3, 0));
     assert_eq!(
         (spent.input_tokens, spent.output_tokens),
         (Some(300), Some(60))
     );
-    assert_eq!(spent.cost_usd, None);
+    assert_eq!(spent.micro_usd, None);
     let context = first.context();
     assert_eq!(reply(&context)["response"], "I answered Dana about Friday.");
     assert_eq!(reply(&context)["tool_call_count"], 2);
@@ -111,7 +111,7 @@ fn a_model_works_on_the_mail_and_is_asked_once_for_each_answer() {
         (endpoint.n_asked(), endpoint.connections()),
         (3, connections)
     );
-    let spent = rerun.summary().spent;
+    let spent = rerun.summary().tally.models;
     assert_eq!(
         (spent.requests, spent.cached, spent.input_tokens),
         (0, 3, None)
@@ -172,7 +172,7 @@ fn a_sample_is_asked_for_itself() {
         rerun: vec!["reply".to_owned()],
         ..two
     };
-    assert_eq!(story.run_with(&rerun).summary().spent.cached, 6);
+    assert_eq!(story.run_with(&rerun).summary().tally.models.cached, 6);
     assert_eq!(endpoint.n_asked(), 6);
 }
 
@@ -196,7 +196,7 @@ fn a_run_that_has_spent_its_budget_stops_and_keeps_what_was_answered() {
     assert!(failure.contains(limit), "{failure}");
     let rich = story.run();
     assert_eq!(rich.outcome(), Outcome::Passed);
-    let spent = rich.summary().spent;
+    let spent = rich.summary().tally.models;
     assert_eq!(
         (spent.requests, spent.cached, endpoint.n_asked()),
         (1, 2, 3)

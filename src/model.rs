@@ -171,7 +171,6 @@ impl Exchange {
                     if Some(manner) != known {
                         locked(&self.manners).insert(spec.name.clone(), manner);
                     }
-                    price::add_cost(spec, &mut reply.usage);
                     self.budget.add(&reply.usage);
                     reply.usage.requests = n_requests;
                     return Ok(reply);
@@ -218,12 +217,18 @@ impl Exchange {
             Api::OpenAi => openai::read(&answer),
             Api::Anthropic => anthropic::read(&answer),
         };
-        read.map_err(|why| {
+        let mut reply = read.map_err(|why| {
             Fault::Final(ModelError::BadAnswer {
                 model: spec.name.clone(),
                 why: http::without_key(&why, key),
             })
-        })
+        })?;
+        let billed = match spec.api {
+            Api::OpenAi => reply.usage.input_tokens.map(|n| n as f64),
+            Api::Anthropic => anthropic::billed(&answer),
+        };
+        price::add_cost(spec, &mut reply.usage, billed);
+        Ok(reply)
     }
 }
 

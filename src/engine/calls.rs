@@ -2,11 +2,9 @@
 
 use aebuild_cache::{Cache, NewRecord};
 
+use super::store::CALL;
 use crate::digest::Digest;
 use crate::model::CallStore;
-
-/// The kind of a record that holds what a model answered.
-pub const CALL: u8 = 4;
 
 /// Answers longer than this are kept as blobs.
 const INLINE: usize = 64 * 1024;

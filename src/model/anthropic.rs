@@ -199,6 +199,15 @@ pub(super) fn read(answer: &Value) -> Result<ChatReply, String> {
     })
 }
 
+/// Returns how many tokens are paid for as read at the full price: what the endpoint had ready is cheaper, and to make it
+/// ready costs more.
+pub(super) fn billed(answer: &Value) -> Option<f64> {
+    let usage = |key: &str| answer.get("usage")?.get(key)?.as_f64();
+    let ready = usage("cache_read_input_tokens").unwrap_or(0.0);
+    let made_ready = usage("cache_creation_input_tokens").unwrap_or(0.0);
+    Some(usage("input_tokens")? + 0.1 * ready + 1.25 * made_ready)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -343,6 +352,8 @@ mod tests {
         assert_eq!(reply.finish, Finish::Calls);
         assert_eq!(reply.kept, answer["content"]);
         assert_eq!(reply.usage.input_tokens, Some(7));
+        assert_eq!(billed(&answer), Some(3.0 + 0.1 * 4.0));
+        assert_eq!(billed(&json!({})), None);
         assert_eq!(reply.calls[0].name, "look");
         let finish = |reason: &str| {
             let answer = json!({"content": [], "stop_reason": reason});

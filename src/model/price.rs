@@ -53,16 +53,16 @@ fn built_in(model: &str) -> Option<Price> {
     found.map(|(_, price)| *price)
 }
 
-/// Adds the cost of the tokens, where it is known. What the endpoint itself says of its cost stands, unless `aebuild.toml`
+/// Adds the cost of the tokens, where it is known; `billed` is how many are paid for as read at the full price. What the endpoint itself says of its cost stands, unless `aebuild.toml`
 /// names a price.
-pub(super) fn add_cost(spec: &ModelSpec, usage: &mut Usage) {
+pub(super) fn add_cost(spec: &ModelSpec, usage: &mut Usage, billed: Option<f64>) {
     let is_set = spec.input_price_per_mtok.is_some() && spec.output_price_per_mtok.is_some();
     if usage.cost_usd.is_some() && !is_set {
         return;
     }
     usage.cost_usd = of(spec).and_then(|price| {
-        let (read, written) = (usage.input_tokens?, usage.output_tokens?);
-        Some((read as f64 * price.input + written as f64 * price.output) / 1e6)
+        let (read, written) = (billed?, usage.output_tokens?);
+        Some((read * price.input + written as f64 * price.output) / 1e6)
     });
 }
 
@@ -91,7 +91,7 @@ mod tests {
             output_tokens: Some(500_000),
             ..Usage::default()
         };
-        add_cost(&own, &mut usage);
+        add_cost(&own, &mut usage, Some(1e6));
         assert_eq!(usage.cost_usd, Some(4.0));
     }
 
@@ -102,10 +102,10 @@ mod tests {
             output_tokens: Some(10),
             ..Usage::default()
         };
-        add_cost(&spec("mine", json!({})), &mut usage);
+        add_cost(&spec("mine", json!({})), &mut usage, Some(10.0));
         assert_eq!(usage.cost_usd, None);
         let mut usage = Usage::default();
-        add_cost(&spec("claude-haiku-4-5", json!({})), &mut usage);
+        add_cost(&spec("claude-haiku-4-5", json!({})), &mut usage, None);
         assert_eq!(usage.cost_usd, None);
     }
 

@@ -150,11 +150,15 @@ impl Toolbox {
 /// Returns a tool that MCP declares, under a name.
 fn declared(tool: &Value, name: &str) -> ToolDecl {
     let description = tool.get("description").and_then(Value::as_str);
-    let schema = tool.get("inputSchema").filter(|schema| schema.is_object());
+    let schema = tool.get("inputSchema").and_then(Value::as_object);
+    let mut schema = schema.cloned().unwrap_or_default();
+    // Some APIs refuse a tool whose schema leaves out what goes without saying.
+    schema.entry("type").or_insert_with(|| json!("object"));
+    schema.entry("properties").or_insert_with(|| json!({}));
     ToolDecl {
         name: name.to_owned(),
         description: description.unwrap_or_default().to_owned(),
-        schema: schema.cloned().unwrap_or_else(|| json!({"type": "object"})),
+        schema: Value::Object(schema),
     }
 }
 

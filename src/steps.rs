@@ -28,12 +28,14 @@ pub mod review;
 pub mod run_code;
 pub mod score;
 mod shown;
+pub mod snapshot_agent_state;
 pub mod snapshot_env;
 mod target;
 pub mod teardown_sandboxes;
 #[cfg(test)]
 mod testing;
 mod together;
+pub mod rubrics_verifier;
 mod universe;
 pub mod verify_env_card;
 pub mod verify_env_core_protocol;
@@ -59,11 +61,13 @@ pub static REGISTRY: Registry = Registry(&[
     &verify_sandbox::TYPE,
     &agent_prompt_response_verifier::TYPE,
     &env_outcome_verifier::TYPE,
+    &rubrics_verifier::TYPE,
     &aggregate_verifiers::TYPE,
     &collect_artifacts::TYPE,
     &teardown_sandboxes::TYPE,
     &reset_env::TYPE,
     &snapshot_env::TYPE,
+    &snapshot_agent_state::TYPE,
     &modify_env_tool_access::TYPE,
     &apply_server_config::TYPE,
     &build_mcp_cli::TYPE,

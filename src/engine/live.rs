@@ -481,7 +481,11 @@ impl Provisioner {
             // Without a sandbox the folder is there for what is recorded of envs.
             _ => match self.run_folder.get() {
                 Some(Ok(run)) => run.remove().map_err(|error| error.to_string()),
-                _ => Ok(()),
+                _ => {
+                    // A step that had a private folder leaves the one above it; mostly there is none.
+                    let _ = crate::system::disk::remove_dir(&self.run_folder());
+                    Ok(())
+                }
             },
         };
         failed.extend(closed.err());

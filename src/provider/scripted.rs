@@ -88,6 +88,12 @@ impl ScriptedAgent {
         if rule.prompt.is_some() {
             act.scope["match"] = Value::Object(found.groups);
         }
+        let tested = rule
+            .tested(prompt)
+            .map_err(|why| format!("rule {}: {why}", ix + 1))?;
+        for (name, found) in tested {
+            act.scope[name] = found;
+        }
         for (call_ix, call) in rule.calls.iter().enumerate() {
             let at = format!("rule {}, call {}", ix + 1, call_ix + 1);
             act.repeat(call, &at).await?;

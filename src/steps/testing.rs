@@ -5,6 +5,7 @@
     reason = "tests set up the world that the program sees"
 )]
 
+mod asked;
 mod env;
 
 use std::collections::{BTreeMap, HashMap};
@@ -28,6 +29,8 @@ use crate::step::{
 };
 use crate::task::StepId;
 
+use asked::FakeModel;
+pub(in crate::steps) use asked::Mute;
 pub(in crate::steps) use env::FakeEnv;
 
 /// Runs a future to its end.
@@ -341,12 +344,16 @@ impl FakeServices {
     }
 
     /// Sets what every model answers.
-    #[expect(dead_code, reason = "the judges ask models")]
     pub(in crate::steps) fn model(
-        mut self,
+        self,
         answer: impl Fn(&ChatRequest) -> Result<ChatReply, ModelError> + Send + Sync + 'static,
     ) -> Self {
-        self.models = Arc::new(FakeModel(Box::new(answer)));
+        self.models(Arc::new(FakeModel(Box::new(answer))))
+    }
+
+    /// Sets the models.
+    pub(in crate::steps) fn models(mut self, models: Arc<dyn Models>) -> Self {
+        self.models = models;
         self
     }
 
@@ -460,17 +467,6 @@ impl FakeServices {
     /// Returns what was looked up, in order.
     pub(in crate::steps) fn looked_up(&self) -> String {
         self.lookups.lock().unwrap().join(", ")
-    }
-}
-
-/// A model that answers what a closure says.
-struct FakeModel(Box<ModelAnswer>);
-
-type ModelAnswer = dyn Fn(&ChatRequest) -> Result<ChatReply, ModelError> + Send + Sync;
-
-impl Models for FakeModel {
-    fn chat(&self, request: ChatRequest) -> BoxFuture<'_, Result<ChatReply, ModelError>> {
-        Box::pin(async move { (self.0)(&request) })
     }
 }
 

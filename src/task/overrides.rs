@@ -11,6 +11,19 @@ const DEFAULT_AGENT: &str = "default-agent";
 /// What a run says of the models of all agents, and of all users that agents play.
 const AGENT_MODEL: &str = "agent_model";
 const USER_MODEL: &str = "user_model";
+/// The type of steps that ask a judge.
+const JUDGED: &str = "rubrics_verifier";
+/// What a run may say of all judges, and the field that it stands in.
+const JUDGE: [(&str, &str); 6] = [
+    ("judge_model", "default_model"),
+    ("judge_effort", "effort"),
+    ("judge_max_thinking_tokens", "max_thinking_tokens"),
+    ("judge_batch_size", "judge_batch_size"),
+    ("judge_batch_concurrency", "judge_batch_concurrency"),
+    ("use_agent_judge", "use_agent_judge"),
+];
+/// Whether judges see trajectories through a filter: `false` takes it away, `true` adds one where there is none.
+const FILTER: (&str, &str) = ("apply_trajectory_filter", "trajectory_filter");
 
 /// What one run changes in the tasks it runs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,7 +39,12 @@ pub struct Overrides {
 impl Overrides {
     /// Returns whether every task stays as it is written.
     pub fn changes_nothing(&self) -> bool {
-        self.seed.is_empty() && !self.user.contains_key("step_params")
+        let is_wide = |key: &str| JUDGE.iter().any(|(known, _)| *known == key);
+        self.seed.is_empty()
+            && !self
+                .user
+                .keys()
+                .any(|key| key == "step_params" || key == FILTER.0 || is_wide(key))
     }
 
     /// Returns the fields that `step_params` gives for a step.
@@ -57,6 +75,9 @@ impl Overrides {
                 for value in step.fields.values_mut() {
                     self.substitute_in(value);
                 }
+            }
+            if step.kind == JUDGED {
+                self.set_judge(&mut step.fields);
             }
             if let Some(params) = self.step_params(&step.id) {
                 for (field, value) in params {
@@ -92,6 +113,25 @@ impl Overrides {
             if let Some(model) = self.user.get(USER_MODEL).filter(|_| talks && !is_said) {
                 step.fields.insert(USER_MODEL.to_owned(), model.clone());
             }
+        }
+    }
+
+    /// Sets what this run says of all judges.
+    fn set_judge(&self, fields: &mut Map<String, Value>) {
+        for (key, field) in JUDGE {
+            if let Some(value) = self.user.get(key) {
+                fields.insert(field.to_owned(), value.clone());
+            }
+        }
+        let (key, field) = FILTER;
+        match self.user.get(key) {
+            Some(Value::Bool(false)) => {
+                fields.remove(field);
+            }
+            Some(Value::Bool(true)) if fields.get(field).is_none_or(Value::is_null) => {
+                fields.insert(field.to_owned(), Value::Object(Map::new()));
+            }
+            _ => {}
         }
     }
 
@@ -209,6 +249,43 @@ mod tests {
             json!({"user_model": "small", "step_params": {"check": {"user_model": "other"}}});
         let talk = json!({"max_conversation_turns": 2});
         assert_eq!(applied(&said, "prompt_agent", talk)["user_model"], "other");
+    }
+
+    #[test]
+    fn what_a_run_says_of_judges_is_for_steps_with_one_and_counts_less_than_what_it_says_of_a_step()
+    {
+        let user = json!({
+            "judge_model": "large", "judge_effort": "high", "apply_trajectory_filter": true, "user_model": "small",
+            "step_params": {"check": {"effort": "low"}},
+        });
+        let overrides = |user: &Value| Overrides {
+            user: user.as_object().cloned().unwrap(),
+            ..Overrides::default()
+        };
+        let applied = |user: &Value, kind: &str, fields: Value| {
+            let mut task = task(fields);
+            task.steps[0].kind = kind.to_owned();
+            Value::Object(overrides(user).apply(&task).steps[0].fields.clone())
+        };
+        assert_eq!(
+            applied(&user, "rubrics_verifier", json!({"prompt_id": "p"})),
+            json!({"prompt_id": "p", "default_model": "large", "effort": "low", "trajectory_filter": {}})
+        );
+        assert_eq!(
+            applied(&user, "verify_sandbox", json!({})),
+            json!({"effort": "low"})
+        );
+        let without = json!({"apply_trajectory_filter": false});
+        assert_eq!(
+            applied(
+                &without,
+                "rubrics_verifier",
+                json!({"trajectory_filter": {}})
+            ),
+            json!({})
+        );
+        assert!(!overrides(&without).changes_nothing());
+        assert!(overrides(&json!({"user_model": "small"})).changes_nothing());
     }
 
     #[test]

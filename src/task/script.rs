@@ -31,6 +31,8 @@ pub struct Rule {
     pub turn: Option<u64>,
     /// The rule is only for the first so many attempts of the step that prompts; for all where it is absent.
     pub attempts: Option<u64>,
+    /// What else is looked for in the prompt: templates find 1 under the name where the pattern is found, and 0 where not.
+    pub tests: Vec<(String, Pattern)>,
     /// The calls, in order.
     pub calls: Vec<Call>,
     /// The text of the answer.
@@ -48,7 +50,7 @@ pub struct Call {
     pub to: Callee,
     /// The name under which the answer is kept.
     pub save: Option<String>,
-    /// The call is left out where this finds nothing, or what is empty or false.
+    /// The call is left out where this finds nothing, or what is empty, false or 0.
     pub when: Option<Template>,
     /// The call is made once for each item of this list.
     pub for_each: Option<Template>,
@@ -128,10 +130,26 @@ impl Script {
     }
 }
 
+impl Rule {
+    /// Returns what the tests of the rule find in a prompt.
+    pub fn tested(&self, prompt: &str) -> Result<Map<String, Value>, String> {
+        let tested = self.tests.iter().map(|(name, pattern)| {
+            let is_found = pattern.is_found_in(prompt)?;
+            Ok((name.clone(), Value::from(u8::from(is_found))))
+        });
+        tested.collect()
+    }
+}
+
 impl Pattern {
     /// Returns the text of the pattern.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
+    }
+
+    fn is_found_in(&self, text: &str) -> Result<bool, String> {
+        let found = self.0.is_match(text);
+        found.map_err(|_| format!("the search for `{}` takes too long", self.as_str()))
     }
 
     /// Returns the groups that were found, by number and by name; `None` where the pattern is not found.
@@ -171,6 +189,16 @@ mod tests {
             faults,
             ["rule 1: `attempts` must be a whole number of at least 1"]
         );
+    }
+
+    #[test]
+    fn tests_find_1_or_0() {
+        let script = Script::read(&json!({"rules": [
+            {"tests": {"has_dana": "Dana", "has_sam": "(?i)sam"}, "reply": "{{has_dana}}"},
+        ]}))
+        .unwrap();
+        let tested = script.rules[0].tested("Hello Dana").unwrap();
+        assert_eq!(Value::Object(tested), json!({"has_dana": 1, "has_sam": 0}));
     }
 
     #[test]

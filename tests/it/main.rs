@@ -9,6 +9,7 @@ mod cli;
 mod crash;
 mod dana;
 mod docker;
+mod docs_tasks;
 mod envs;
 mod explain;
 mod formats;

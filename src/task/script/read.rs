@@ -55,22 +55,10 @@ impl Reader {
         let at = self.at.clone();
         self.names = vec!["prompt".to_owned(), "turn".to_owned()];
         let prompt = self.text(rule, "prompt").and_then(|text| {
-            let built = RegexBuilder::new(text)
-                .backtrack_limit(MAX_STEPS_BACK)
-                .build();
             self.names.push("match".to_owned());
-            match built {
-                Ok(regex) => Some(Pattern(regex)),
-                Err(error) => {
-                    // Several lines with the pattern drawn in; the last one says what is wrong.
-                    let message = error.to_string();
-                    let why = message.lines().last().unwrap_or_default().trim();
-                    let why = why.trim_start_matches("error: ");
-                    self.fault(format!("`{text}` is no regular expression: {why}"));
-                    None
-                }
-            }
+            self.pattern(text)
         });
+        let tests = self.tests(rule);
         let mut calls = Vec::new();
         for call in self.list(rule, "calls") {
             self.at = format!("{}, call {}: ", at.trim_end_matches(": "), calls.len() + 1);
@@ -93,11 +81,59 @@ impl Reader {
             prompt,
             turn,
             attempts,
+            tests,
             calls,
             reply: reply.unwrap_or(Template::Plain(Value::from(""))),
             structured,
             fail,
         }
+    }
+
+    fn pattern(&mut self, text: &str) -> Option<Pattern> {
+        let built = RegexBuilder::new(text)
+            .backtrack_limit(MAX_STEPS_BACK)
+            .build();
+        match built {
+            Ok(regex) => Some(Pattern(regex)),
+            Err(error) => {
+                // Several lines with the pattern drawn in; the last one says what is wrong.
+                let message = error.to_string();
+                let why = message.lines().last().unwrap_or_default().trim();
+                let why = why.trim_start_matches("error: ");
+                self.fault(format!("`{text}` is no regular expression: {why}"));
+                None
+            }
+        }
+    }
+
+    fn tests(&mut self, rule: &Map<String, Value>) -> Vec<(String, Pattern)> {
+        let tests = match rule.get("tests") {
+            Some(Value::Object(tests)) => tests,
+            Some(_) => {
+                self.fault("`tests` must be a table");
+                return Vec::new();
+            }
+            None => return Vec::new(),
+        };
+        let mut read = Vec::new();
+        for name in tests.keys() {
+            self.name(name, "a test");
+            let pattern = self.text(tests, name).and_then(|text| self.pattern(text));
+            read.extend(pattern.map(|pattern| (name.clone(), pattern)));
+        }
+        read
+    }
+
+    /// Takes a name that templates may start with from here on.
+    fn name(&mut self, name: &str, what: &str) {
+        if RESERVED.contains(&name) {
+            self.fault(format!(
+                "{what} cannot be `{name}`, which has a meaning of its own"
+            ));
+        } else if !is_name(name) {
+            self.fault(format!("`{name}` is no name: use letters, digits and `_`"));
+        }
+        self.names.push(name.to_owned());
     }
 
     fn call(&mut self, value: &Value) -> Call {
@@ -163,14 +199,7 @@ impl Reader {
         };
         let save = self.text(call, "save").map(str::to_owned);
         if let Some(name) = &save {
-            if RESERVED.contains(&name.as_str()) {
-                self.fault(format!(
-                    "`save` cannot be `{name}`, which has a meaning of its own"
-                ));
-            } else if !is_name(name) {
-                self.fault(format!("`{name}` is no name: use letters, digits and `_`"));
-            }
-            self.names.push(name.clone());
+            self.name(name, "`save`");
         }
         let to = match peer {
             Some(name) => Callee::Peer {

@@ -5,10 +5,11 @@ use crate::json::{Value, json};
 /// The keys of a script.
 pub(super) const SCRIPT: [&str; 3] = ["type", "id", "rules"];
 /// The keys of a rule.
-pub(super) const RULE: [&str; 7] = [
+pub(super) const RULE: [&str; 8] = [
     "prompt",
     "turn",
     "attempts",
+    "tests",
     "calls",
     "reply",
     "structured",
@@ -53,7 +54,7 @@ pub fn schema() -> Value {
             "when": {
                 "type": "string",
                 "minLength": 1,
-                "description": "A template; where it finds nothing, or what is empty or false, the call is left out.",
+                "description": "A template; where it finds nothing, or what is empty, false or 0, the call is left out.",
             },
             "for_each": {
                 "type": ["string", "array"],
@@ -84,6 +85,11 @@ pub fn schema() -> Value {
                 "type": "integer",
                 "minimum": 1,
                 "description": "The rule is only for the first so many attempts of the step that prompts.",
+            },
+            "tests": {
+                "type": "object",
+                "additionalProperties": {"type": "string"},
+                "description": "Regular expressions by name; a template finds 1 under the name where the prompt has a match, else 0.",
             },
             "calls": {"type": "array", "items": call, "description": "The calls, in order."},
             "reply": {"type": "string", "default": "", "description": "The answer, with templates."},

@@ -3,6 +3,7 @@
 //! One dispatcher with one loop owns all state: it feeds each task's scheduler with what happened, carries out its
 //! commands, and tells one ordered stream of [`RunEvent`]s. Steps run beside it and talk to nobody else.
 
+mod calls;
 mod executor;
 mod live;
 mod live_agent;
@@ -11,11 +12,13 @@ mod live_env;
 mod live_folder;
 mod live_state;
 mod result;
+mod stop;
 mod store;
 mod telling;
 
 pub use live::{LiveSettings, Provisioner};
 pub use result::scores;
+use stop::is_failure;
 pub use store::{FAILURE, Store, TRACE, Verdicts};
 
 use std::collections::{HashMap, VecDeque};
@@ -27,8 +30,9 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use crate::context::Outputs;
-use crate::event::{Outcome, RunEvent, Score, StepEvent, Tally};
+use crate::event::{Outcome, RunEvent, Score, Spent, StepEvent, Tally};
 use crate::graph::StepIx;
+use crate::model;
 use crate::rebuild::{DirtyReason, Log};
 use crate::record::Redactor;
 use crate::resource::ResourceId;
@@ -50,6 +54,8 @@ pub struct TaskJob {
     pub lost: HashMap<StepIx, DirtyReason>,
     /// The stamps of the files that went into the plan.
     pub stamps: Arc<HashMap<PathBuf, Stamp>>,
+    /// The number of the sample.
+    pub sample: u32,
 }
 
 /// How a run is carried out.
@@ -67,6 +73,8 @@ pub struct EngineSettings {
     pub step_timeout: Option<Duration>,
     /// Values that must not be written anywhere.
     pub secrets: Vec<String>,
+    /// How models are asked.
+    pub models: model::Settings,
 }
 
 /// What the user asks of a run while it goes on.
@@ -131,6 +139,7 @@ enum Message {
         took_us: u64,
         log: Log,
         unfit: Option<String>,
+        spent: Spent,
         lane: Lane,
     },
     Provisioned {
@@ -171,6 +180,7 @@ pub struct Dispatcher<'a> {
     provisioner: Arc<Provisioner>,
     settings: EngineSettings,
     redactor: Arc<Redactor>,
+    models: Arc<model::Exchange>,
     tell: &'a mut dyn FnMut(Told),
 }
 
@@ -184,12 +194,15 @@ impl<'a> Dispatcher<'a> {
         tell: &'a mut dyn FnMut(Told),
     ) -> Self {
         let redactor = Arc::new(Redactor::new(settings.secrets.iter().map(String::as_str)));
+        let calls = Arc::new(calls::Calls(provisioner.cache.clone()));
+        let models = model::Exchange::new(settings.models.clone(), calls, system.clone());
         Dispatcher {
             system,
             store,
             provisioner,
             settings,
             redactor,
+            models: Arc::new(models),
             tell,
         }
     }
@@ -244,18 +257,7 @@ impl<'a> Dispatcher<'a> {
                         Wish::Stop if stopping => {}
                         Wish::Stop => {
                             stopping = true;
-                            let ids: Vec<usize> = active.keys().copied().collect();
-                            for at in ids {
-                                self.feed(
-                                    at,
-                                    Input::Cancel,
-                                    &mut active,
-                                    &mut results,
-                                    &mut pool,
-                                    &send,
-                                )
-                                .await;
-                            }
+                            self.cancel(&mut active, &mut results, &mut pool, &send, |_| true).await;
                         }
                         Wish::StopNow => {
                             self.provisioner.kill_now();
@@ -272,10 +274,19 @@ impl<'a> Dispatcher<'a> {
                 }
                 message = receive.recv() => message.expect("bug: the dispatcher holds a sender"),
             };
+            let mut failed = is_failure(&message);
             self.take_in(message, &mut active, &mut results, &mut pool, &send)
                 .await;
             while let Ok(message) = receive.try_recv() {
+                failed |= is_failure(&message);
                 self.take_in(message, &mut active, &mut results, &mut pool, &send)
+                    .await;
+            }
+            // Whoever was refused fails with the reason; only then the others are stopped.
+            if failed && !stopping && self.is_over_budget() {
+                stopping = true;
+                let is_open = |task: &Active<'a>| !task.scheduler.is_closed();
+                self.cancel(&mut active, &mut results, &mut pool, &send, is_open)
                     .await;
             }
         }
@@ -313,11 +324,13 @@ impl<'a> Dispatcher<'a> {
                 took_us,
                 log,
                 unfit,
+                spent,
                 lane,
             } => {
                 pool.done(lane);
                 if let Some(running) = active.get_mut(&task) {
                     running.aborts.remove(&step);
+                    running.tally.models.add(&spent);
                     running.unfit.remove(&step);
                     running.unfit.extend(unfit.map(|why| (step, why)));
                     self.tell_log(running, step, &log);
@@ -443,6 +456,7 @@ impl<'a> Dispatcher<'a> {
             system: self.system.clone(),
             timeout: self.settings.step_timeout,
             redactor: self.redactor.clone(),
+            models: self.models.clone(),
             aborted,
         };
         let send = send.clone();
@@ -471,6 +485,7 @@ impl<'a> Dispatcher<'a> {
                 took_us: finished.took_us,
                 log: finished.log,
                 unfit: finished.unfit,
+                spent: finished.spent,
                 lane,
             });
         });

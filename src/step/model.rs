@@ -3,7 +3,10 @@
 //! Requests and replies are the same for every API: who sends them knows the endpoint, its dialect, its key and its limits,
 //! answers what was asked before from the store, and counts what is spent. Nobody here knows how.
 
+mod messages;
+
 use super::sandbox::BoxFuture;
+use crate::event::Spent;
 use crate::json::{Map, Value};
 
 /// What a model is asked.
@@ -140,6 +143,18 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Returns what of it is told of a run.
+    pub fn spent(&self) -> Spent {
+        let micro = |usd: f64| (usd * 1e6).round().max(0.0) as u64;
+        Spent {
+            requests: self.requests,
+            cached: self.cached,
+            input_tokens: self.input_tokens,
+            output_tokens: self.output_tokens,
+            micro_usd: self.cost_usd.map(micro),
+        }
+    }
+
     /// Adds what another call cost.
     pub fn add(&mut self, other: &Usage) {
         fn sum<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {

@@ -5,6 +5,12 @@ use std::collections::BTreeMap;
 use super::{DependsOn, StepId, Task};
 use crate::json::{Map, Value};
 
+/// The type of steps that prompt an agent, and the agent that they prompt where they name none.
+const PROMPT: &str = "prompt_agent";
+const DEFAULT_AGENT: &str = "default-agent";
+/// What a run says of the models of all agents, and of all users that agents play.
+const AGENT_MODEL: &str = "agent_model";
+const USER_MODEL: &str = "user_model";
 /// The type of steps that ask a judge.
 const JUDGED: &str = "rubrics_verifier";
 /// What a run may say of all judges, and the field that it stands in.
@@ -80,6 +86,34 @@ impl Overrides {
             }
         }
         task
+    }
+
+    /// Returns whether the run names models for whole tasks.
+    pub fn names_models(&self) -> bool {
+        self.user.contains_key(AGENT_MODEL) || self.user.contains_key(USER_MODEL)
+    }
+
+    /// Gives prompts the models that the run names: `agent_model` to those that name none and whose agent asks a model,
+    /// `user_model` to those of conversations. What `step_params` says of a step counts more.
+    pub fn set_models(&self, task: &mut Task, asks_model: &dyn Fn(&str) -> bool) {
+        for step in task.steps.iter_mut().filter(|step| step.kind == PROMPT) {
+            let agent = step.fields.get("agent_name").and_then(Value::as_str);
+            let asks = asks_model(agent.unwrap_or(DEFAULT_AGENT));
+            let has_model = step
+                .fields
+                .get("model")
+                .is_some_and(|model| !model.is_null());
+            if let Some(model) = self.user.get(AGENT_MODEL).filter(|_| asks && !has_model) {
+                step.fields.insert("model".to_owned(), model.clone());
+            }
+            let turns = step.fields.get("max_conversation_turns");
+            let talks = turns.and_then(Value::as_u64).is_some_and(|turns| turns > 1);
+            let own = self.step_params(&step.id);
+            let is_said = own.is_some_and(|params| params.contains_key(USER_MODEL));
+            if let Some(model) = self.user.get(USER_MODEL).filter(|_| talks && !is_said) {
+                step.fields.insert(USER_MODEL.to_owned(), model.clone());
+            }
+        }
     }
 
     /// Sets what this run says of all judges.
@@ -180,6 +214,41 @@ mod tests {
             applied.steps[0].fields["cmd"],
             json!(["<b> x <missing> a<b"])
         );
+    }
+
+    #[test]
+    fn a_run_names_models_for_prompts_that_name_none() {
+        let user = json!({
+            "agent_model": "large", "user_model": "small",
+            "step_params": {"check": {"system_prompt": "x"}},
+        });
+        let applied = |user: &Value, kind: &str, fields: Value| {
+            let overrides = Overrides {
+                user: user.as_object().cloned().unwrap(),
+                ..Overrides::default()
+            };
+            assert!(overrides.names_models());
+            let mut task = task(fields);
+            task.steps[0].kind = kind.to_owned();
+            let mut task = overrides.apply(&task);
+            overrides.set_models(&mut task, &|agent| agent == "default-agent");
+            let mut fields = task.steps.remove(0).fields;
+            fields.remove("system_prompt");
+            Value::Object(fields)
+        };
+        let prompt = |fields| applied(&user, "prompt_agent", fields);
+        assert_eq!(prompt(json!({})), json!({"model": "large"}));
+        assert_eq!(prompt(json!({"model": "own"})), json!({"model": "own"}));
+        let scripted = json!({"agent_name": "scripted"});
+        assert_eq!(prompt(scripted.clone()), scripted);
+        let talk =
+            json!({"agent_name": "scripted", "max_conversation_turns": 2, "user_model": "own"});
+        assert_eq!(prompt(talk)["user_model"], "small");
+        assert_eq!(applied(&user, "run_code", json!({})), json!({}));
+        let said =
+            json!({"user_model": "small", "step_params": {"check": {"user_model": "other"}}});
+        let talk = json!({"max_conversation_turns": 2});
+        assert_eq!(applied(&said, "prompt_agent", talk)["user_model"], "other");
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod explain;
 mod formats;
 mod laws;
 mod model;
+mod models;
 mod peers;
 mod people;
 mod runs;

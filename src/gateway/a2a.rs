@@ -70,14 +70,35 @@ impl AgentService {
         let is_card = PATHS.iter().any(|card| card[1..] == *path);
         match (request.method().as_str(), path) {
             ("GET", _) if is_card => {
-                let card = served(self.door.name(), self.door.description(), url);
+                let mut card = served(self.door.name(), self.door.description(), url);
+                if self.door.takes_envs() {
+                    card["capabilities"]["extensions"] = json!([mcp_config()]);
+                }
                 json_response(StatusCode::OK, &card)
             }
+            ("POST", "ext/mcp-config") if self.door.takes_envs() => self.connect(request).await,
             ("POST", "" | "a2a") => self.rpc(request).await,
             _ => fault(
                 StatusCode::NOT_FOUND,
                 "an agent has no such path; its card is at /.well-known/agent-card.json",
             ),
+        }
+    }
+
+    /// Connects the agent to an env that is said in the way of AgentEnv.
+    async fn connect(&self, request: Request) -> Response {
+        let Ok(bytes) = to_bytes(request.into_body(), MAX_REQUEST).await else {
+            return fault(StatusCode::PAYLOAD_TOO_LARGE, "the body cannot be read");
+        };
+        let body: Value = crate::json::from_slice(&bytes).unwrap_or_default();
+        let text = |key: &str| body.get(key).and_then(Value::as_str);
+        let Some(url) = text("url").filter(|url| url.starts_with("http://")) else {
+            let why = "the body needs `url`, the http:// address of a server of MCP";
+            return fault(StatusCode::BAD_REQUEST, why);
+        };
+        match self.door.connect(text("name").unwrap_or("env"), url) {
+            Ok(()) => json_response(StatusCode::OK, &json!({"ok": true})),
+            Err(why) => fault(StatusCode::BAD_REQUEST, &why),
         }
     }
 
@@ -176,6 +197,20 @@ impl AgentService {
         let why = format!("the task is {state}, and cannot be canceled any more");
         Err(Refusal::new(NOT_CANCELABLE, why))
     }
+}
+
+/// Returns what the card of an agent says that can be connected to envs.
+fn mcp_config() -> Value {
+    let request = json!({"required": ["url"], "optional": ["name"]});
+    json!({
+        "uri": "urn:agentenv:mcp-config/v1",
+        "description": "connect the agent to a server of MCP",
+        "required": false,
+        "params": {
+            "endpoint": "/ext/mcp-config",
+            "methods": {"add": {"method": "POST", "request": request}},
+        },
+    })
 }
 
 fn no_task(id: &str) -> Refusal {

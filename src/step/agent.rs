@@ -124,6 +124,17 @@ pub trait AgentDoor: Send + Sync {
         context_id: &'a str,
         parts: Vec<Value>,
     ) -> BoxFuture<'a, Result<Reply, AgentError>>;
+
+    /// Returns whether it can be connected to envs from outside.
+    fn takes_envs(&self) -> bool {
+        false
+    }
+
+    /// Connects it from the next message on to the env that serves MCP at an address; the error says why it cannot be.
+    fn connect(&self, env_id: &str, url: &str) -> Result<(), String> {
+        let _ = url;
+        Err(format!("it cannot be connected to env `{env_id}`"))
+    }
 }
 
 /// Gives agents addresses.

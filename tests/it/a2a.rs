@@ -3,6 +3,7 @@
 mod commands;
 mod peers;
 mod sdk;
+mod switch;
 
 use std::fs;
 use std::net::TcpStream;

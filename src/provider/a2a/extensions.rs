@@ -149,6 +149,16 @@ fn members(extension: &Extension, method: &str) -> Option<Vec<String>> {
         return Some(listed);
     }
     let request = extension.methods.get(method)?.get("request")?;
+    let lists = ["required", "optional"].map(|key| request.get(key).and_then(Value::as_array));
+    if lists.iter().any(Option::is_some) {
+        let listed = lists.into_iter().flatten().flatten();
+        return Some(
+            listed
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+        );
+    }
     let listed = request.get("properties").unwrap_or(request).as_object()?;
     (!listed.is_empty()).then(|| listed.keys().cloned().collect())
 }

@@ -1,5 +1,6 @@
 //! Agents that are not part of aebuild: reached over A2A, run as processes that serve it, or programs that answer a prompt.
 
+mod bad;
 mod commands;
 mod peers;
 mod sdk;

@@ -362,3 +362,65 @@ async fn our_own_client_talks_with_our_own_server_in_either_dialect() {
     let old = Fake::serve(|_| card.clone(), |_, _| Say::Nothing).await;
     talks(&old.url).await;
 }
+
+/// Takes envs, and does nothing with them.
+#[derive(Default)]
+struct Connected(std::sync::Mutex<Vec<[String; 2]>>);
+
+impl AgentDoor for Connected {
+    fn name(&self) -> &str {
+        "connected"
+    }
+
+    fn description(&self) -> &str {
+        ""
+    }
+
+    fn ask<'a>(&'a self, _: &'a str, _: Vec<Value>) -> BoxFuture<'a, Result<Reply, AgentError>> {
+        Box::pin(async { Ok(Reply::default()) })
+    }
+
+    fn takes_envs(&self) -> bool {
+        true
+    }
+
+    fn connect(&self, env_id: &str, url: &str) -> Result<(), String> {
+        if env_id == "no" {
+            return Err("not this one".to_owned());
+        }
+        let env = [env_id.to_owned(), url.to_owned()];
+        self.0.lock().unwrap().push(env);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_takes_envs_says_so_in_its_card_and_is_connected() {
+    let plain = Served::new().await;
+    let (_, card) = plain.http("GET", PATHS[0], "", "").await;
+    assert!(!card.contains("mcp-config"), "{card}");
+    let env = r#"{"name": "kv", "url": "http://127.0.0.1:1/mcp"}"#;
+    let answer = plain.http("POST", "/ext/mcp-config", "", env).await;
+    assert_eq!(answer.0, 404);
+
+    let (gateway, door) = (Gateway::new(), Arc::new(Connected::default()));
+    let grant = gateway.open(door.clone()).await.unwrap();
+    let served = Served { gateway, grant };
+    let (_, card) = served.http("GET", PATHS[0], "", "").await;
+    assert!(card.contains("urn:agentenv:mcp-config/v1"), "{card}");
+    for (body, status) in [
+        (env, 200),
+        (r#"{"url": "http://127.0.0.1:2/mcp"}"#, 200),
+        (r#"{"name": "no", "url": "http://127.0.0.1:2/mcp"}"#, 400),
+        (r#"{"url": "file:///etc/passwd"}"#, 400),
+        (r#"{"url": 7}"#, 400),
+        ("[", 400),
+    ] {
+        let answer = served.http("POST", "/ext/mcp-config", "", body).await;
+        assert_eq!(answer.0, status, "{body}: {}", answer.1);
+    }
+    let envs = door.0.lock().unwrap().clone();
+    let own = |id: &str, url: &str| [id.to_owned(), url.to_owned()];
+    let first = own("kv", "http://127.0.0.1:1/mcp");
+    assert_eq!(envs, [first, own("env", "http://127.0.0.1:2/mcp")]);
+}

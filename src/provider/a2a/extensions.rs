@@ -325,6 +325,42 @@ mod tests {
     }
 
     #[test]
+    fn a_card_lists_what_a_request_takes_in_one_of_several_ways() {
+        let listed = |request: Value| {
+            let extension = Extension {
+                uri: String::new(),
+                endpoint: None,
+                methods: json!({"add": {"request": request}}),
+            };
+            members(&extension, "add").map(|listed| listed.join(" "))
+        };
+        let table = [
+            (json!({"supported": ["url", "name"]}), Some("url name")),
+            (
+                json!({"required": ["url"], "optional": ["name"]}),
+                Some("url name"),
+            ),
+            (json!({"required": ["url"]}), Some("url")),
+            (
+                json!({"properties": {"name": {}, "url": {}}}),
+                Some("name url"),
+            ),
+            (json!({"url": "string"}), Some("url")),
+            (json!({}), None),
+            (json!(7), None),
+        ];
+        for (request, expected) in table {
+            assert_eq!(listed(request.clone()).as_deref(), expected, "{request}");
+        }
+        let other = Extension {
+            uri: String::new(),
+            endpoint: None,
+            methods: json!({"list": {}}),
+        };
+        assert_eq!(members(&other, "add"), None);
+    }
+
+    #[test]
     fn a_skill_without_front_matter_gets_one() {
         let skill = |body: &str| Skill {
             name: "mail".to_owned(),

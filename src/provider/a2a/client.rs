@@ -41,7 +41,7 @@ pub(crate) struct Pace {
 const PACE: Pace = Pace {
     quick: Duration::from_secs(30),
     last_word: Duration::from_secs(5),
-    poll: (Duration::from_millis(25), Duration::from_secs(2)),
+    poll: (Duration::from_millis(2), Duration::from_secs(2)),
     failed: (Duration::from_secs(5), Duration::from_secs(60)),
     resend: (Duration::from_secs(2), Duration::from_secs(15)),
     silence: Duration::from_secs(60),

@@ -299,7 +299,9 @@ impl Asker {
         let is_empty = reply.text.is_empty() && reply.calls.is_empty();
         let has_worked = matches!(request.messages.last(), Some(ChatMessage::Tool { .. }));
         if !is_empty || (has_worked && reply.finish == Finish::Stop) {
-            self.exchange.store.put(key, &format::encode(&reply));
+            let (store, key, kept) = (self.exchange.store.clone(), *key, format::encode(&reply));
+            // It may wait for the disk. A panic in there has said what it is.
+            let _ = tokio::task::spawn_blocking(move || store.put(&key, &kept)).await;
         }
         locked(&self.usage).add(&reply.usage);
         Ok(reply)

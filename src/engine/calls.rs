@@ -48,8 +48,8 @@ impl CallStore for Calls {
             blobs,
             trees: Vec::new(),
         };
-        // As above.
-        let _ = cache.append(record);
+        // As above. It was paid for, so it is there whatever becomes of this process: who asks goes on only then.
+        let _ = cache.append(record).and_then(|_| cache.flush());
     }
 }
 

@@ -176,6 +176,11 @@ impl Exchange {
                     return Ok(reply);
                 }
                 // Where what is given up was not the reason, the next answer says the reason again.
+                Err(Fault::Final(ModelError::Failed { model, why, status }))
+                    if is_too_long(status, &why) =>
+                {
+                    return Err(ModelError::TooLong { model, why });
+                }
                 Err(Fault::Final(error)) => match manner.without(spec, request, &error) {
                     Some(other) => {
                         manner = other;
@@ -384,6 +389,25 @@ impl Manner {
             return None;
         }
         Some(self)
+    }
+}
+
+/// Returns whether an endpoint refused a request because it is longer than the model reads; each says it in its own words.
+fn is_too_long(status: Option<u16>, why: &str) -> bool {
+    const WORDS: [&str; 7] = [
+        "context length",
+        "context_length",
+        "context window",
+        "context size",
+        "prompt is too long",
+        "input is too long",
+        "too many tokens",
+    ];
+    let why = why.to_lowercase();
+    match status {
+        Some(413) => true,
+        Some(400 | 422) => WORDS.iter().any(|words| why.contains(words)),
+        _ => false,
     }
 }
 

@@ -194,7 +194,10 @@ impl<'a> Dispatcher<'a> {
         tell: &'a mut dyn FnMut(Told),
     ) -> Self {
         let redactor = Arc::new(Redactor::new(settings.secrets.iter().map(String::as_str)));
-        let calls = Arc::new(calls::Calls(provisioner.cache.clone()));
+        let calls = Arc::new(calls::Calls {
+            cache: provisioner.cache.clone(),
+            redactor: redactor.clone(),
+        });
         let models = model::Exchange::new(settings.models.clone(), calls, system.clone());
         Dispatcher {
             system,

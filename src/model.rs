@@ -176,6 +176,11 @@ impl Exchange {
                     return Ok(reply);
                 }
                 // Where what is given up was not the reason, the next answer says the reason again.
+                Err(Fault::Final(ModelError::Failed { model, why, status }))
+                    if is_too_long(status, &why) =>
+                {
+                    return Err(ModelError::TooLong { model, why });
+                }
                 Err(Fault::Final(error)) => match manner.without(spec, request, &error) {
                     Some(other) => {
                         manner = other;
@@ -299,7 +304,9 @@ impl Asker {
         let is_empty = reply.text.is_empty() && reply.calls.is_empty();
         let has_worked = matches!(request.messages.last(), Some(ChatMessage::Tool { .. }));
         if !is_empty || (has_worked && reply.finish == Finish::Stop) {
-            self.exchange.store.put(key, &format::encode(&reply));
+            let (store, key, kept) = (self.exchange.store.clone(), *key, format::encode(&reply));
+            // It may wait for the disk. A panic in there has said what it is.
+            let _ = tokio::task::spawn_blocking(move || store.put(&key, &kept)).await;
         }
         locked(&self.usage).add(&reply.usage);
         Ok(reply)
@@ -382,6 +389,25 @@ impl Manner {
             return None;
         }
         Some(self)
+    }
+}
+
+/// Returns whether an endpoint refused a request because it is longer than the model reads; each says it in its own words.
+fn is_too_long(status: Option<u16>, why: &str) -> bool {
+    const WORDS: [&str; 7] = [
+        "context length",
+        "context_length",
+        "context window",
+        "context size",
+        "prompt is too long",
+        "input is too long",
+        "too many tokens",
+    ];
+    let why = why.to_lowercase();
+    match status {
+        Some(413) => true,
+        Some(400 | 422) => WORDS.iter().any(|words| why.contains(words)),
+        _ => false,
     }
 }
 

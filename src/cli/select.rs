@@ -36,6 +36,9 @@ pub(super) struct Variation {
     /// Set `metadata.user_overrides`: a JSON object, or `@` and a file that holds one
     #[arg(long = "override", value_name = "JSON|@FILE")]
     overrides: Option<String>,
+    /// Deploy this agent in the place of those that are prompted and play no user
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
     /// Let agents that ask a model ask this one, where a step names none
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
@@ -89,15 +92,16 @@ impl Variation {
         if let Some(text) = self.overrides {
             options.user_overrides = overrides(&text, face)?;
         }
-        let models = [
+        let named = [
+            ("solver_agent", self.agent),
             ("agent_model", self.model),
             ("judge_model", self.judge_model),
             ("user_model", self.user_model),
         ];
-        for (key, model) in models {
-            if let Some(model) = model {
-                let model = Value::String(model);
-                options.user_overrides.insert(key.to_owned(), model);
+        for (key, name) in named {
+            if let Some(name) = name {
+                let name = Value::String(name);
+                options.user_overrides.insert(key.to_owned(), name);
             }
         }
         Ok(())

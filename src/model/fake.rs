@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 /// What the endpoint answers to one request.
 #[derive(Clone)]
@@ -11,14 +11,25 @@ pub struct Answer {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,
     pub body: String,
+    /// Whether nothing is ever said.
+    pub hangs: bool,
 }
 
 impl Answer {
+    /// No answer at all, on a connection that stays.
+    pub fn nothing() -> Self {
+        Answer {
+            hangs: true,
+            ..Self::status(200, "")
+        }
+    }
+
     pub fn json(body: impl ToString) -> Self {
         Answer {
             status: 200,
             headers: vec![("content-type", "application/json".to_owned())],
             body: body.to_string(),
+            hangs: false,
         }
     }
 
@@ -27,6 +38,7 @@ impl Answer {
             status,
             headers: Vec::new(),
             body: body.to_owned(),
+            hangs: false,
         }
     }
 
@@ -75,6 +87,7 @@ pub struct Asked {
 struct Inner {
     answers: Mutex<VecDeque<Answer>>,
     asked: Mutex<Vec<Asked>>,
+    came: Condvar,
     connections: Mutex<u64>,
 }
 
@@ -114,6 +127,13 @@ impl FakeEndpoint {
         self.inner.asked.lock().expect("a lock").len()
     }
 
+    /// Waits until it was asked so often.
+    pub fn wait_for(&self, n: usize) {
+        let asked = self.inner.asked.lock().expect("a lock");
+        let too_few = |asked: &mut Vec<Asked>| asked.len() < n;
+        drop(self.inner.came.wait_while(asked, too_few).expect("a lock"));
+    }
+
     pub fn connections(&self) -> u64 {
         *self.inner.connections.lock().expect("a lock")
     }
@@ -124,8 +144,14 @@ fn serve(inner: &Inner, mut stream: TcpStream) {
     let mut read = BufReader::new(read);
     while let Some(asked) = request(&mut read) {
         inner.asked.lock().expect("a lock").push(asked);
+        inner.came.notify_all();
         let next = inner.answers.lock().expect("a lock").pop_front();
         let answer = next.unwrap_or_else(|| Answer::status(418, "no answer is left"));
+        if answer.hangs {
+            // Until the other side is tired of it.
+            let _ = read.read_to_end(&mut Vec::new());
+            return;
+        }
         let mut head = format!(
             "HTTP/1.1 {} X\r\ncontent-length: {}\r\n",
             answer.status,

@@ -286,6 +286,26 @@ async fn what_passes_is_tried_again_and_what_does_not_is_told() {
 }
 
 #[tokio::test]
+async fn a_request_that_is_too_long_is_told_apart() {
+    for (status, said) in [
+        (400, "This model's maximum context length is 8192 tokens."),
+        (400, "prompt is too long: 210000 tokens > 200000 maximum"),
+        (413, "Request Entity Too Large"),
+    ] {
+        let place = Place::new([Answer::status(status, said)]);
+        let error = place.exchange().asker("reply", 0, 1).chat(say("Hi")).await;
+        let error = error.unwrap_err();
+        assert!(
+            matches!(&error, ModelError::TooLong { why, .. } if why.ends_with(said)),
+            "{error}"
+        );
+        assert_eq!(place.endpoint.n_asked(), 1);
+    }
+    let place = Place::new([Answer::status(400, "no such model")]);
+    assert!(place.fails().await.ends_with("no such model"));
+}
+
+#[tokio::test]
 async fn an_endpoint_that_is_not_there_is_tried_as_often_as_is_said() {
     let mut place = Place::new([]).with("max_retries", json!(1));
     // Nobody listens on the port of a listener that is gone.

@@ -15,11 +15,14 @@ use crate::json::{Map, Value, from_slice, json};
 use crate::step::agent::{Agent, AgentError, Prompt, Reply, Skill};
 use crate::step::env::EnvError;
 use crate::step::model::{
-    ChatMessage, ChatReply, ChatRequest, Finish, ModelError, Models, ToolCall, Usage,
+    ChatMessage, ChatReply, ChatRequest, Content, Finish, ModelError, Models, ToolCall, Usage,
 };
 use crate::step::sandbox::BoxFuture;
 use tools::{Answered, Toolbox};
 
+/// What stands in the place of an answer that the model has no room for.
+const LEFT_OUT: &str =
+    "[left out: the conversation is longer than you can read; call the tool again if you need it]";
 /// How often the model may be asked for one reply, where nobody says it.
 const MAX_TURNS: u64 = 50;
 
@@ -130,7 +133,8 @@ impl ModelAgent {
         let mut params = self.params.clone();
         params.extend(settings.model_params.clone());
         let max_turns = settings.max_turns.unwrap_or(self.max_turns);
-        for _ in 0..max_turns {
+        let mut n_asked = 0;
+        while n_asked < max_turns {
             let request = ChatRequest {
                 model: model.clone(),
                 messages: system
@@ -144,7 +148,13 @@ impl ModelAgent {
                 max_thinking_tokens: settings.max_thinking_tokens,
                 params: params.clone(),
             };
-            let reply = self.models.chat(request).await.map_err(Fault::Model)?;
+            let reply = match self.models.chat(request).await {
+                Ok(reply) => reply,
+                // It is asked again about less; each time there is less to leave out.
+                Err(ModelError::TooLong { .. }) if talk.shorten() => continue,
+                Err(error) => return Err(Fault::Model(error)),
+            };
+            n_asked += 1;
             talk.take(&reply);
             if reply.calls.is_empty() {
                 return finish(reply, talk, settings.output_schema.is_some());
@@ -264,6 +274,31 @@ impl Talk {
             calls: reply.calls.clone(),
             kept: reply.kept.clone(),
         });
+    }
+
+    /// Leaves out the older half of what tools answered, and says whether there was anything to leave out.
+    fn shorten(&mut self) -> bool {
+        let answers = self
+            .messages
+            .iter_mut()
+            .filter_map(|message| match message {
+                ChatMessage::Tool { content, .. } => Some(content),
+                _ => None,
+            });
+        let left_out = [Content::Text(LEFT_OUT.to_owned())];
+        let mut answers: Vec<&mut Vec<Content>> =
+            answers.filter(|content| content[..] != left_out).collect();
+        let n = answers.len().div_ceil(2);
+        for content in answers.iter_mut().take(n) {
+            **content = left_out.to_vec();
+        }
+        if n > 0 {
+            let what = format!(
+                "the conversation is longer than the model reads: {n} earlier answers of tools are left out"
+            );
+            self.note(json!({"role": "note", "content": what}));
+        }
+        n > 0
     }
 
     fn answered(&mut self, call: &ToolCall, answered: Answered) {

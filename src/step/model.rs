@@ -209,6 +209,14 @@ pub enum ModelError {
         /// What is wrong with it.
         why: String,
     },
+    /// The conversation is longer than the model reads.
+    #[error("model `{model}` cannot read so much: {why}")]
+    TooLong {
+        /// The model.
+        model: String,
+        /// What the endpoint said.
+        why: String,
+    },
     /// A limit of the run was reached before the request was sent.
     #[error("the run has reached {limit}, and `{model}` was not asked")]
     OverBudget {

@@ -16,6 +16,7 @@ mod explain;
 mod formats;
 mod laws;
 mod model;
+mod mock_models;
 mod models;
 mod peers;
 mod people;

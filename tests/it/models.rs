@@ -291,3 +291,59 @@ fn the_command_line_names_models_and_says_what_was_spent_and_no_key_is_written_a
     let found = world.shell(&format!("grep -r {KEY} . \"$AEBUILD_CACHE_DIR\" | head -3"));
     assert_eq!(found.0, "");
 }
+
+#[test]
+fn after_kill_9_in_turn_4_only_what_was_not_answered_is_asked() {
+    let mail = |when: &str| {
+        let content = format!(r#"{{"email_id": "m1", "content": "The review is on {when}."}}"#);
+        [
+            Answer::call("search_emails", r#"{"query": "from:dana"}"#),
+            Answer::call("reply_to_email", &content),
+            Answer::text(&format!("I have confirmed {when} by mail. Is that all?")),
+        ]
+    };
+    let mut all = vec![
+        Answer::text("Hello Dana. When would you like the review to be?"),
+        Answer::text("I did not get the day. Could you say it again?"),
+    ];
+    all.extend(mail("Friday at ten"));
+    all.extend(mail("Thursday at nine"));
+    // Turn 4 has begun: its first answer is there, the second never comes.
+    all.insert(6, Answer::nothing());
+    let endpoint = FakeEndpoint::new(all);
+    let world = World::new();
+    let folder = "tasks/talk-to-dana/";
+    for kind in [".json", ".toml"] {
+        for file in files(folder, kind) {
+            let below = file.strip_prefix(folder).unwrap();
+            world.write(below, &fs::read_to_string(root().join(&file)).unwrap());
+        }
+    }
+    world.write(
+        "aebuild.toml",
+        &format!(
+            "[sandbox]\nisolation = \"none\"\n[envs.email]\nbuiltin = \"mail\"\n\
+             [agents.assistant]\ntype = \"model\"\nmodel = \"fake\"\n\
+             [models.fake]\nbase_url = \"{}\"\nmax_retries = 0\n",
+            endpoint.url
+        ),
+    );
+    let mut command = world.command(env!("CARGO_BIN_EXE_aebuild"));
+    let (out, err) = (std::process::Stdio::null(), std::process::Stdio::null());
+    let mut child = command.arg("run").stdout(out).stderr(err).spawn().unwrap();
+    endpoint.wait_for(7);
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    let output = world.aebuild(&["run"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(
+        said.ends_with("models: 2 requests, 6 from the store, 200 tokens read, 40 written\n"),
+        "{said}"
+    );
+    assert_eq!(endpoint.n_asked(), 9, "{said}");
+    let again = world.aebuild(&["run"]);
+    assert_eq!(again.status.code(), Some(0));
+    assert_eq!(endpoint.n_asked(), 9, "{said}");
+}

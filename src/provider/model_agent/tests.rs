@@ -327,6 +327,52 @@ fn an_error_of_the_model_and_a_limit_of_time_are_told() {
 }
 
 #[test]
+fn a_conversation_that_is_too_long_goes_on_without_the_older_answers_of_tools() {
+    let look = || Ok(calls(&[("list", json!({}))]));
+    let too_long = || {
+        Err(ModelError::TooLong {
+            model: "m".to_owned(),
+            why: "128k".to_owned(),
+        })
+    };
+    let (clerk, script) = agent(plain(), []);
+    locked(&script.replies).extend([
+        look(),
+        look(),
+        look(),
+        too_long(),
+        too_long(),
+        Ok(says("Done.")),
+    ]);
+    let reply = block_on(clerk.prompt(in_envs("Go.", &[env("kv", "kv")]))).unwrap();
+    assert_eq!(reply.text, "Done.");
+    let left_out = |request: &ChatRequest| {
+        let tools = request.messages.iter().filter_map(|message| match message {
+            ChatMessage::Tool { content, .. } => Some(parts::text_of(content)),
+            _ => None,
+        });
+        tools
+            .map(|text| if text == LEFT_OUT { '-' } else { 'x' })
+            .collect::<String>()
+    };
+    let asked: Vec<String> = locked(&script.asked).iter().map(left_out).collect();
+    assert_eq!(asked, ["", "x", "xx", "xxx", "--x", "---"]);
+    let notes = reply
+        .trajectory
+        .iter()
+        .filter(|moment| moment["role"] == "note");
+    assert_eq!(notes.count(), 2);
+
+    let (clerk, script) = agent(plain(), []);
+    locked(&script.replies).push_back(too_long());
+    let error = block_on(clerk.prompt(prompt("Go."))).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "agent `clerk`: model `m` cannot read so much: 128k"
+    );
+}
+
+#[test]
 fn a_typed_reply_is_asked_for_with_its_schema() {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let (agent, script) = agent(plain(), [says("{\"n\": 3}"), says("three")]);

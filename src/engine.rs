@@ -6,6 +6,7 @@
 mod calls;
 mod executor;
 mod live;
+mod live_agent;
 mod live_docker;
 mod live_env;
 mod live_folder;

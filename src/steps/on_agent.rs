@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(found("7"), Value::Null);
         assert_eq!(found("{x} {\"a\": {\"a\": 2}} {"), json!({"a": {"a": 2}}));
         // A long text without a value is looked through once.
-        assert_eq!(found(&"{\"a\":".repeat(1 << 20)), Value::Null);
-        assert_eq!(found(&"{}}{".repeat(1 << 20)), json!({}));
+        assert_eq!(found(&"{\"a\":".repeat(1 << 12)), Value::Null);
+        assert_eq!(found(&"{}}{".repeat(1 << 12)), json!({}));
     }
 }

@@ -64,6 +64,8 @@ pub enum Deploys {
         agent_id: Option<String>,
         /// The envs that it is connected to.
         env_ids: Vec<String>,
+        /// The sandbox that it works in, where it has none of its own.
+        sandbox_name: Option<String>,
     },
 }
 

@@ -14,6 +14,7 @@ pub mod deploy_env;
 pub mod deploy_human_agent;
 pub mod deploy_sandbox;
 pub mod env_outcome_verifier;
+pub mod install_agent;
 pub mod load_artifact;
 pub mod modify_env_tool_access;
 mod object_url;
@@ -52,6 +53,7 @@ pub static REGISTRY: Registry = Registry(&[
     &deploy_env::TYPE,
     &load_artifact::TYPE,
     &deploy_agent::TYPE,
+    &install_agent::TYPE,
     &deploy_human_agent::TYPE,
     &peer_agents::TYPE,
     &add_skills::TYPE,

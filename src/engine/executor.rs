@@ -449,7 +449,16 @@ impl Services for World {
     }
 
     fn agent_sandbox(&self, name: &str) -> Option<Arc<dyn Sandbox>> {
-        self.agents.get(name).cloned()
+        let own = self.agents.get(name);
+        let plan = &self.job.plan;
+        let shared = || {
+            let maker = plan.maker_of(self.step, &Place::Agent(name.to_owned()))?;
+            match &plan.steps[maker.at()].made_of {
+                MadeOf::Agent(parts) => self.sandboxes.get(parts.sandbox_name.as_ref()?),
+                _ => None,
+            }
+        };
+        own.or_else(shared).cloned()
     }
 
     fn agent(&self, name: &str) -> Result<Arc<dyn Agent>, StepError> {

@@ -194,6 +194,16 @@ pub fn refused(
     check::refusals(&parsed.places, StepIx(at), refusals)
 }
 
+/// A step that makes an agent.
+struct Maker {
+    at: StepIx,
+    agent_name: String,
+    env_ids: Vec<String>,
+    uses_sandbox: bool,
+    /// The sandbox that the agent works in, where it has none of its own.
+    sandbox_name: Option<String>,
+}
+
 /// Returns what each step touches: what it says, and the envs behind the agents that it prompts.
 #[salsa::tracked(returns(ref))]
 pub fn touches(
@@ -203,7 +213,7 @@ pub fn touches(
 ) -> Arc<Vec<Vec<(ResourceId, Touch)>>> {
     let graph = graph(db, input, setting);
     let mut all: Vec<Vec<(ResourceId, Touch)>> = Vec::new();
-    let mut agents: Vec<(StepIx, String, Vec<String>, bool)> = Vec::new();
+    let mut agents: Vec<Maker> = Vec::new();
     let mut peerings: Vec<(StepIx, String, Vec<String>)> = Vec::new();
     for at in graph.steps() {
         let built = built(db, input, setting, at.0);
@@ -219,10 +229,17 @@ pub fn touches(
             if let Deploys::Agent {
                 agent_name,
                 env_ids,
+                sandbox_name,
                 ..
             } = deploys
             {
-                agents.push((at, agent_name, env_ids, uses_sandbox));
+                agents.push(Maker {
+                    at,
+                    agent_name,
+                    env_ids,
+                    uses_sandbox,
+                    sandbox_name,
+                });
             }
         }
         for (source, peers) in step.peerings() {
@@ -256,21 +273,29 @@ pub fn touches(
             let maker = agents
                 .iter()
                 .rev()
-                .find(|(other, agent_name, ..)| *agent_name == name && before(other));
-            let Some((_, _, env_ids, uses_sandbox)) = maker else {
+                .find(|maker| maker.agent_name == name && before(&maker.at));
+            let Some(maker) = maker else {
                 continue;
             };
             let agent = ResourceId::agent(&name);
-            if !uses_sandbox
-                && step.prompts()
-                && let Some((_, touch)) = touched.iter_mut().find(|(other, _)| *other == agent)
-            {
-                *touch = Touch::Observes;
+            let own = touched.iter_mut().find(|(other, _)| *other == agent);
+            let is_idle = step.prompts() && !maker.uses_sandbox;
+            if let Some((_, touch)) = own.filter(|_| is_idle || maker.sandbox_name.is_some()) {
+                // What it does there is done in the sandbox that it works in.
+                let there = std::mem::replace(touch, Touch::Observes);
+                let sandbox = maker.sandbox_name.as_deref().filter(|_| !is_idle);
+                if let Some(sandbox) = sandbox.map(ResourceId::sandbox) {
+                    match touched.iter_mut().find(|(other, _)| *other == sandbox) {
+                        Some((_, touch)) if *touch == Touch::Observes => *touch = there,
+                        Some(_) => {}
+                        None => touched.push((sandbox, there)),
+                    }
+                }
             }
             if !step.prompts() {
                 continue;
             }
-            for env_id in env_ids {
+            for env_id in &maker.env_ids {
                 let env = ResourceId::env(env_id);
                 if !touched.iter().any(|(resource, _)| *resource == env) {
                     touched.push((env, Touch::Mutates));

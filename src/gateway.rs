@@ -12,6 +12,10 @@ use tokio::sync::watch;
 
 mod access;
 mod back;
+mod clock;
+mod clock_tools;
+mod course;
+mod firing;
 mod gate;
 mod handle;
 mod hook;
@@ -20,6 +24,11 @@ mod line;
 mod mcp;
 mod recipe;
 mod record;
+mod timed;
+mod triggers;
+mod waiting;
+#[cfg(test)]
+mod tests;
 
 pub use access::Access;
 pub use gate::{Gate, GateSettings};
@@ -31,6 +40,9 @@ pub use record::{Keeper, Recorder};
 
 /// How long requests of a step that has failed may still take.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
+/// The role in which triggers act where they name none.
+const TRIGGER_ROLE: &str = "trigger";
 
 /// Hears of each call, in a line.
 pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
@@ -46,6 +58,20 @@ pub struct Caller {
     told: Option<Tell>,
     /// Becomes true when the step has failed or was aborted, and so waits for no answer any more.
     left: Option<watch::Receiver<bool>>,
+    /// The trigger that acts, where one does.
+    cause: Option<Cause>,
+    /// Whether the step may change the env, so that time goes on while it runs.
+    passes_time: bool,
+}
+
+/// What of a trigger matters to what it does.
+#[derive(Clone)]
+struct Cause {
+    trigger: String,
+    /// How many triggers in a row led to it.
+    depth: u64,
+    /// Whether it acts by the env's own hand, for which no rule of access holds.
+    is_free: bool,
 }
 
 impl Caller {
@@ -56,6 +82,8 @@ impl Caller {
             role: role.to_owned(),
             told: None,
             left: None,
+            cause: None,
+            passes_time: false,
         }
     }
 
@@ -80,6 +108,35 @@ impl Caller {
     pub fn telling(mut self, told: Tell) -> Self {
         self.told = Some(told);
         self
+    }
+
+    /// Has time go on while it is there.
+    pub fn passing_time(mut self, passes_time: bool) -> Self {
+        self.passes_time = passes_time;
+        self
+    }
+
+    /// Returns the same caller as a trigger that acts, in a role or by the env's own hand.
+    fn caused(&self, trigger: &str, depth: u64, role: Option<&str>) -> Self {
+        let cause = Cause {
+            trigger: trigger.to_owned(),
+            depth,
+            is_free: role.is_none(),
+        };
+        Caller {
+            cause: Some(cause),
+            ..self.in_role(role.unwrap_or(TRIGGER_ROLE))
+        }
+    }
+
+    /// Returns how many triggers in a row led to what it asks.
+    fn depth(&self) -> u64 {
+        self.cause.as_ref().map_or(0, |cause| cause.depth)
+    }
+
+    /// Returns whether no rule of access holds for it.
+    fn is_free(&self) -> bool {
+        self.cause.as_ref().is_some_and(|cause| cause.is_free)
     }
 
     /// Returns the same caller in another role.

@@ -7,6 +7,7 @@ pub mod agent;
 pub mod env;
 pub mod model;
 pub mod sandbox;
+pub mod trigger;
 
 use std::fmt;
 use std::path::PathBuf;

@@ -20,7 +20,7 @@ use crate::provider::local::LocalSandbox;
 use crate::provider::scripted::ScriptedAgent;
 use crate::rebuild::{Log, Read, ReadKey};
 use crate::record::Redactor;
-use crate::resource::ResourceKind;
+use crate::resource::{ResourceId, ResourceKind, Touch};
 use crate::schedule::{Ended, MadeOf, Need};
 use crate::step::agent::Agent;
 use crate::step::env::{DEFAULT_ROLE, LiveEnv};
@@ -372,7 +372,12 @@ impl Services for World {
         let log = self.log.clone();
         let told = move |line: &str| add_to_log(&log, format!("{line}\n").as_bytes());
         let step = self.job.plan.steps[self.step.at()].id.as_str();
+        let planned = &self.job.plan.steps[self.step.at()];
+        let changes = planned.touches.iter().any(|(resource, touch)| {
+            *resource == ResourceId::env(name) && *touch != Touch::Observes
+        });
         let caller = Caller::new(step, DEFAULT_ROLE)
+            .passing_time(changes)
             .telling(Arc::new(told))
             .until(self.left.subscribe());
         let gateway = self.provisioner.gateway.clone();

@@ -23,13 +23,24 @@ impl Gate {
         self.ask("`data/get`", exported).await
     }
 
+    /// Returns how the env was brought to where it is, as far as it is on record.
+    pub fn recipe(&self) -> Result<Recipe, EnvError> {
+        let mut recipe = Recipe::of_record(&self.lines()?, self.volatile());
+        recipe.course = self.course.to_value();
+        Ok(recipe)
+    }
+
     /// Returns the first line of a snapshot: what no export holds.
     fn first_line(&self) -> Vec<u8> {
-        let head = json!({
+        let mut head = json!({
             "version": 1,
             "access": locked(&self.access).to_value(),
             "settings": *locked(&self.configured),
         });
+        let course = self.course.to_value();
+        if !course.is_null() {
+            head["course"] = course;
+        }
         format!("{head}\n").into_bytes()
     }
 
@@ -47,6 +58,8 @@ impl Gate {
         loaded.map_err(|error| format!("its snapshot does not load: {error}"))?;
         let access = Access::from_value(&head["access"]).unwrap_or_default();
         *locked(&self.access) = access;
+        let course = self.course.bring_back(&head["course"]);
+        course.ok_or("its snapshot holds triggers or a clock that are none")?;
         locked(&self.configured).clear();
         for shown in head["settings"].as_array().into_iter().flatten() {
             let damaged = "its snapshot holds a setting that is none";
@@ -94,6 +107,8 @@ impl Gate {
                 ));
             }
         }
+        let course = self.course.bring_back(&recipe.course);
+        course.ok_or("its recording holds triggers or a clock that are none")?;
         Ok(())
     }
 

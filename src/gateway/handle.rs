@@ -6,29 +6,37 @@ use std::sync::{Arc, Mutex};
 use super::Caller;
 use super::gate::Gate;
 use super::http::{Gateway, Grant};
+use super::timed::Presence;
 use crate::json::{Map, Value};
 use crate::step::env::{EnvError, ExtensionCall, LiveEnv};
 use crate::step::sandbox::{BoxFuture, Put};
+use crate::step::trigger::Timed;
 use crate::system::locked;
 
 /// The env of a gate, for one caller.
 ///
 /// Addresses that it gave out stop working when the last handle of the step is dropped.
 pub struct EnvHandle {
-    gate: Arc<Gate>,
+    pub(super) gate: Arc<Gate>,
     gateway: Arc<Gateway>,
-    caller: Caller,
+    pub(super) caller: Caller,
     grants: Arc<Mutex<Vec<(String, Grant)>>>,
+    /// Has time go on while it is there, for a step that may change the env.
+    presence: Option<Arc<Presence>>,
 }
 
 impl EnvHandle {
     /// Returns a handle.
     pub fn new(gate: Arc<Gate>, gateway: Arc<Gateway>, caller: Caller) -> Self {
+        let presence = caller
+            .passes_time
+            .then(|| Arc::new(Presence::of(&gate, &caller.step)));
         EnvHandle {
             gate,
             gateway,
             caller,
             grants: Arc::default(),
+            presence,
         }
     }
 
@@ -71,6 +79,7 @@ impl LiveEnv for EnvHandle {
             gateway: self.gateway.clone(),
             caller: self.caller.in_role(role),
             grants: self.grants.clone(),
+            presence: self.presence.clone(),
         })
     }
 
@@ -136,6 +145,10 @@ impl LiveEnv for EnvHandle {
 
     fn put(&self, files: &[Put]) -> Result<(), EnvError> {
         self.gate.put(&self.caller, files)
+    }
+
+    fn timed(&self) -> Option<&dyn Timed> {
+        Some(self)
     }
 
     fn trajectory(&self) -> Result<Vec<u8>, EnvError> {

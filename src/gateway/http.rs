@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use super::Caller;
 use super::gate::Gate;
 use super::mcp::McpService;
+use super::timed::Presence;
 use crate::json::{Map, Value, json};
 use crate::step::env::EnvError;
 use crate::system::locked;
@@ -57,6 +58,8 @@ struct Shared {
     port: u16,
     /// The one env that is served, at the root.
     alone: Option<Route>,
+    /// Has time go on in it.
+    _presence: Option<Arc<Presence>>,
     routes: Arc<Mutex<HashMap<String, Route>>>,
 }
 
@@ -109,9 +112,13 @@ impl Gateway {
         let listen = || async {
             let listener = TcpListener::bind(("127.0.0.1", port)).await?;
             let port = listener.local_addr()?.port();
+            let presence = alone.as_ref().filter(|alone| alone.caller.passes_time);
+            let presence =
+                presence.map(|alone| Arc::new(Presence::of(&alone.gate, &alone.caller.step)));
             let shared = Shared {
                 port,
                 alone,
+                _presence: presence,
                 routes: self.routes.clone(),
             };
             let app = Router::new().fallback(answer).with_state(shared);
@@ -403,7 +410,11 @@ impl Route {
             "call_tool" => {
                 let tool = text("tool_name");
                 let known = match self.gate.all_tools().await {
-                    Ok(tools) => tools.iter().any(|other| other["name"] == tool),
+                    Ok(tools) => {
+                        let clock_tools = self.gate.clock_tools(&tools);
+                        let mut all = tools.iter().chain(&clock_tools);
+                        all.any(|other| other["name"] == tool)
+                    }
                     Err(error) => return env_fault(&error),
                 };
                 if !known {

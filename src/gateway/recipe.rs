@@ -11,6 +11,9 @@ use crate::json::{Value, json};
 /// The version of the form in which recipes are kept.
 const VERSION: u64 = 1;
 
+/// The kinds of calls that are made again.
+const KINDS: [&str; 6] = ["tool", "data", "load", "extension", "access", "put"];
+
 /// An answer longer than this is compared by its digest.
 const INLINE: usize = 4 << 10;
 
@@ -34,6 +37,8 @@ pub struct Recorded {
 pub struct Recipe {
     /// The calls.
     pub calls: Vec<Recorded>,
+    /// The virtual clock and the triggers after them; null where there is neither.
+    pub course: Value,
 }
 
 impl Recipe {
@@ -48,6 +53,10 @@ impl Recipe {
                 return None;
             }
             let text = |key: &str| line.get(key).and_then(Value::as_str).unwrap_or_default();
+            // What triggers and clocks come to is kept as it is; the calls that triggers made are calls.
+            if !KINDS.contains(&text("kind")) {
+                return None;
+            }
             let answer = match (line.get("result"), line.get("result_file")) {
                 (Some(result), _) => answer(&Ok(result.clone()), volatile),
                 (None, Some(file)) => json!({"digest": file["digest"]}),
@@ -63,6 +72,7 @@ impl Recipe {
         });
         Recipe {
             calls: calls.collect(),
+            course: Value::Null,
         }
     }
 
@@ -78,9 +88,11 @@ impl Recipe {
             })
         });
         let calls: Vec<Value> = calls.collect();
-        json!({"version": VERSION, "calls": calls})
-            .to_string()
-            .into_bytes()
+        let mut all = json!({"version": VERSION, "calls": calls});
+        if !self.course.is_null() {
+            all["course"] = self.course.clone();
+        }
+        all.to_string().into_bytes()
     }
 
     /// Reads a recipe back; `None` where the bytes are none.
@@ -102,6 +114,7 @@ impl Recipe {
         let calls = value.get("calls")?.as_array()?.iter().map(read);
         Some(Recipe {
             calls: calls.collect::<Option<_>>()?,
+            course: value.get("course").cloned().unwrap_or_default(),
         })
     }
 }

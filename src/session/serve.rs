@@ -10,6 +10,7 @@ use crate::gateway::{Caller, Gate, GateSettings, Gateway, Keeper, Recorder};
 use crate::provider::builtin;
 use crate::step::env::DEFAULT_ROLE;
 use crate::system::{System, disk};
+use crate::task::deploy::ClockMode;
 
 /// Returns the names of the envs that are compiled in.
 pub fn builtin_envs() -> [&'static str; 4] {
@@ -49,10 +50,11 @@ impl ServedEnv {
             volatile: Vec::new(),
             exports: true,
             can_export: true,
+            clock: ClockMode::Real,
         };
         let recorder = Recorder::new(folder.join("calls.jsonl"), Arc::new(Nowhere), system);
         let gate = Gate::new(settings, server, recorder, Vec::new());
-        let caller = Caller::new("env", DEFAULT_ROLE);
+        let caller = Caller::new("env", DEFAULT_ROLE).passing_time(true);
         let runtime = runtime()?;
         let gateway = Gateway::new();
         let served = runtime.block_on(gateway.serve_alone(gate, caller, port));

@@ -43,6 +43,16 @@ pub struct Registration {
     pub triggers: Vec<Trigger>,
 }
 
+impl Registration {
+    /// Returns the executor with a name, or that of all.
+    pub fn executor(&self, name: Option<&str>) -> Option<&Executor> {
+        match name {
+            Some(name) => self.executors.get(name),
+            None => self.executor.as_ref(),
+        }
+    }
+}
+
 /// An agent that follows instructions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Executor {
@@ -50,6 +60,8 @@ pub struct Executor {
     pub agent: String,
     /// Its role, which is not watched.
     pub role: String,
+    /// How long it may take over an instruction, in seconds.
+    pub timeout_seconds: f64,
     /// When it works; always where it is absent.
     pub hours: Option<Hours>,
     /// All of it as it was written.

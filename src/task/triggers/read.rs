@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::reader::{CONFLICT, FORM, LENGTH, NOT_YET, Reader, TYPE, VALUE, get, word};
 use super::fill::escaped;
-use super::{Barrier, Executor, Fault, Registration, Trigger, When};
+use super::{Action, Barrier, Deed, Executor, Fault, Registration, Trigger, When};
 use crate::digest::Digest;
-use crate::json::{Map, Value, json};
+use crate::json::{Value, json};
 use crate::task::moment::{DAYS, Hours, SECOND, Zone};
 
 /// Reads a registration: `{watch_roles?, executor?, executors?, triggers}`.
@@ -33,6 +33,24 @@ pub fn read_registration(value: &Value) -> Result<Registration, Vec<Fault>> {
         match get(all, "triggers") {
             Some(triggers) => registration.triggers = reader.triggers("/triggers", triggers),
             None => reader.missing("", "triggers", "the registration"),
+        }
+    }
+    for (ix, trigger) in registration.triggers.iter().enumerate() {
+        let at = format!("/triggers/{ix}/barrier");
+        let has_hours = |action: &Action| match &action.deed {
+            Deed::Instruct { executor, .. } => registration
+                .executor(executor.as_deref())
+                .is_some_and(|executor| executor.hours.is_some()),
+            _ => false,
+        };
+        if trigger.barrier.is_some() && trigger.actions.iter().any(has_hours) {
+            let headline = "the call would wait for the hours of an executor, which may be far off";
+            reader.fault(
+                CONFLICT,
+                &at,
+                headline.to_owned(),
+                "delete `barrier` or the hours",
+            );
         }
     }
     reader.done(registration)
@@ -177,10 +195,14 @@ impl Reader {
         let all = self.object(at, value, &["agent", "role", "timeout_seconds", "hours"])?;
         let agent = self.needed(at, all, "agent", "the executor");
         let role = self.needed(at, all, "role", "the executor");
+        let timeout = self.of_type(at, all, "timeout_seconds", "a number above 0", |number| {
+            number.as_f64().filter(|seconds| *seconds > 0.0)
+        });
         let hours = get(all, "hours").and_then(|value| self.hours(&format!("{at}/hours"), value));
         Some(Executor {
             agent: agent?,
             role: role?,
+            timeout_seconds: timeout.unwrap_or(120.0).min(1e9),
             hours,
             value: value.clone(),
         })

@@ -111,9 +111,12 @@ fn every_fault_is_found_at_its_place() {
             conflicting-fields /triggers/1/barrier: the call would wait for a `delay`, which may be long (delete `barrier` or `delay`)
         "#]],
     );
-    check(json!({}), expect![[r#"
+    check(
+        json!({}),
+        expect![[r#"
         wrong-type /triggers: `triggers` is an object, not a list (write it in `[` and `]`)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]

@@ -17,14 +17,17 @@ pub mod modify_env_tool_access;
 mod object_url;
 mod on_agent;
 mod on_env;
+mod on_triggers;
 mod pattern;
 mod reply;
 pub mod prompt_agent;
+pub mod register_env_triggers;
 pub mod reset_env;
 pub mod run_code;
 pub mod score;
 mod shown;
 pub mod snapshot_env;
+pub mod sync_env_clock;
 mod target;
 pub mod teardown_sandboxes;
 #[cfg(test)]
@@ -58,6 +61,8 @@ pub static REGISTRY: Registry = Registry(&[
     &snapshot_env::TYPE,
     &modify_env_tool_access::TYPE,
     &apply_server_config::TYPE,
+    &register_env_triggers::TYPE,
+    &sync_env_clock::TYPE,
     &build_mcp_cli::TYPE,
     &verify_env_card::TYPE,
     &verify_env_core_protocol::TYPE,

@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
-use super::Caller;
 use super::access::Access;
 use super::gate::Gate;
 use super::line::short;
 use super::recipe::{self, Recipe, Recorded};
+use super::{Caller, TRIGGER_ROLE};
 use crate::json::{Value, json};
 use crate::step::env::{EnvError, ExtensionCall};
 use crate::step::sandbox::Put;
@@ -88,6 +88,7 @@ impl Gate {
     pub async fn replay(&self, recipe: &Recipe) -> Result<(), String> {
         let n = recipe.calls.len();
         for (at, call) in recipe.calls.iter().enumerate() {
+            self.course.set_back(call.time.as_deref());
             let answered = self.again(call).await;
             if let Err(error) = &answered
                 && error.is_fatal()
@@ -114,6 +115,11 @@ impl Gate {
 
     async fn again(&self, call: &Recorded) -> Result<Value, EnvError> {
         let caller = Caller::new("replay", &call.role);
+        // What a trigger did by the env's own hand no rule allowed.
+        let caller = match call.role == TRIGGER_ROLE {
+            true => caller.caused("replay", 0, None),
+            false => caller,
+        };
         let unreadable = || EnvError::BadAnswer {
             env: self.settings.env_id.clone(),
             what: format!("a replay of `{}`", call.name),

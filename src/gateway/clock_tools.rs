@@ -80,7 +80,7 @@ impl Gate {
             name: tool,
             arguments: &Value::Object(arguments.clone()),
             answer: Ok(&answer),
-            mutates: false,
+            mutates: tool == WAIT_UNTIL,
             started_us,
         };
         Some(self.record(caller, &made).map(|()| answer))

@@ -141,6 +141,13 @@ impl Course {
         Some(())
     }
 
+    /// Has the clock stand at a point while a recorded call is made again; there is none where it was made without one.
+    pub(super) fn set_back(&self, time: Option<&str>) {
+        let time = time.and_then(|time| Moment::parse(time).ok());
+        // A clock that stands still has a rate that fits every time.
+        let _ = self.set_clock(time.map(|time| (time, 0.0)));
+    }
+
     /// Notes that a step works on the env; returns the number of the shift where it is the first.
     pub(super) fn enter(&self, step: &str) -> Option<u64> {
         let real = self.real();
@@ -194,9 +201,15 @@ impl Course {
 
     /// Ends that.
     pub(super) fn excuse(&self, number: u64) {
-        self.inner()
+        let mut inner = self.inner();
+        let at = inner
             .executors
-            .retain(|(other, ..)| *other != number);
+            .iter()
+            .position(|(other, ..)| *other == number);
+        let excused = at.map(|at| inner.executors.remove(at));
+        drop(inner);
+        // An executor may hold a handle of this env, whose end is noted here too.
+        drop(excused);
     }
 
     /// Returns the agent that follows instructions, as the latest step has it at hand.

@@ -408,6 +408,7 @@ impl Gate {
         };
         self.record(caller, &made)?;
         if let Ok(result) = &answer
+            && caller.passes_time
             && self.course.listens()
         {
             self.heard(caller, &call.tool, &arguments, result, mutates)

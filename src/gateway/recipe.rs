@@ -28,6 +28,8 @@ pub struct Recorded {
     pub role: String,
     /// The arguments.
     pub arguments: Value,
+    /// What the virtual clock showed, where there is one.
+    pub time: Option<String>,
     /// What it answered, volatile places left out; long answers as `{"digest": ..}`.
     pub answer: Value,
 }
@@ -67,6 +69,10 @@ impl Recipe {
                 name: text("name").to_owned(),
                 role: text("role").to_owned(),
                 arguments: line.get("arguments").cloned().unwrap_or_default(),
+                time: line
+                    .get("virtual_time")
+                    .and_then(Value::as_str)
+                    .map(str::to_owned),
                 answer,
             })
         });
@@ -79,13 +85,17 @@ impl Recipe {
     /// Returns the bytes that the recipe is kept as: the same for the same calls and answers.
     pub fn to_bytes(&self) -> Vec<u8> {
         let calls = self.calls.iter().map(|call| {
-            json!({
+            let mut value = json!({
                 "kind": call.kind,
                 "name": call.name,
                 "role": call.role,
                 "arguments": call.arguments,
                 "answer": call.answer,
-            })
+            });
+            if let Some(time) = &call.time {
+                value["virtual_time"] = json!(time);
+            }
+            value
         });
         let calls: Vec<Value> = calls.collect();
         let mut all = json!({"version": VERSION, "calls": calls});
@@ -108,6 +118,7 @@ impl Recipe {
                 name: text("name")?,
                 role: text("role")?,
                 arguments: call.get("arguments")?.clone(),
+                time: text("virtual_time"),
                 answer: call.get("answer")?.clone(),
             })
         };

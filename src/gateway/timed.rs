@@ -86,7 +86,7 @@ impl Timed for EnvHandle {
         Box::pin(async move {
             let now = self
                 .gate
-                .wait_until(&self.caller, Moment::parse(time)?)
+                .pass_to(&self.caller, Moment::parse(time)?)
                 .await?;
             Ok(now.to_string())
         })

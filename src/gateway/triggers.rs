@@ -10,6 +10,8 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
+
 use crate::json::{Map, Value, json};
 use crate::task::moment::Moment;
 use crate::task::triggers::{Check, Deed, Registration, Start, When};
@@ -28,6 +30,8 @@ pub(super) struct Engine {
     firings: Vec<Firing>,
     next_firing: u64,
     log: EventLog,
+    /// Triggers that are set off again by what waits in their queues; empty between events.
+    ready: VecDeque<String>,
     /// When the clock was set.
     start: Option<Moment>,
 }
@@ -234,7 +238,7 @@ impl Engine {
                 .iter()
                 .find(|entry| Some(&entry.trigger.id) == other.as_ref());
             if let Some(fired) = other.filter(|other| other.fire_count > 0) {
-                entry.anchor_after(fired.fired_at, self.start);
+                entry.anchor_after(fired.fired_at.or(now), self.start);
             }
             self.entries.push(entry);
             self.log.add("added", &id, now, json!({}));
@@ -414,6 +418,7 @@ impl Engine {
                 self.verified(firing, outcome, now, &mut effects)
             }
         }
+        self.go_on(now, &mut effects);
         effects
     }
 }

@@ -35,13 +35,15 @@ impl Gate {
             waited = waits => waited?,
             () = caller.given_up() => return Err("the step that waited has ended".to_owned()),
         }
-        self.note(
-            caller,
-            "clock",
-            "wait_until",
-            &json!({"time": to.to_string()}),
-        );
         self.course.now().ok_or_else(unset)
+    }
+
+    /// Waits likewise for who calls no tool, so that it goes on record.
+    pub(super) async fn pass_to(&self, caller: &Caller, to: Moment) -> Result<Moment, String> {
+        let now = self.wait_until(caller, to).await?;
+        let arguments = json!({"time": to.to_string()});
+        self.note(caller, "clock", "pass_to", &arguments);
+        Ok(now)
     }
 
     /// Has an event clock leap to a point when all others wait too, and does what is due on the way.
@@ -130,7 +132,11 @@ impl Gate {
             if stuck {
                 let state = self.course.inner().engine.summary();
                 let events = state["events"].as_array().cloned().unwrap_or_default();
-                let faults = events.iter().filter(|event| event.get("error").is_some());
+                let of_them = events.iter().filter(|event| {
+                    let id = event["trigger_id"].as_str();
+                    ids.iter().any(|other| Some(other.as_str()) == id)
+                });
+                let faults = of_them.filter(|event| event.get("error").is_some());
                 let faults: Vec<String> = faults.rev().take(6).map(Value::to_string).collect();
                 let faults = match faults.is_empty() {
                     true => String::new(),
@@ -143,7 +149,7 @@ impl Gate {
             }
             match next {
                 Some(next) if self.course.leaps() => {
-                    self.wait_until(caller, next).await?;
+                    self.pass_to(caller, next).await?;
                 }
                 _ => changed.await,
             }
@@ -158,7 +164,7 @@ impl Gate {
             loop {
                 let due = self.course.inner().engine.due_of(&begun);
                 let Some(due) = due else { break };
-                if self.wait_until(caller, due).await.is_err() {
+                if self.pass_to(caller, due).await.is_err() {
                     break;
                 }
             }
@@ -175,7 +181,7 @@ impl Gate {
 
     /// Has triggers fire when they are due, as long as somebody works on the env.
     pub(super) async fn keep_time(self: Arc<Self>, shift: u64) {
-        let caller = Caller::new("triggers", TRIGGER_ROLE);
+        let caller = Caller::new("triggers", TRIGGER_ROLE).passing_time(true);
         loop {
             let mut changed = std::pin::pin!(self.course.changed.notified());
             changed.as_mut().enable();

@@ -127,6 +127,11 @@ fn skills(cx: StepCx<'_>, name: &str) -> Vec<Skill> {
 }
 
 impl Party {
+    /// Returns the envs of the agent, in its role.
+    pub(super) fn envs(&self) -> &[Arc<dyn LiveEnv>] {
+        &self.envs
+    }
+
     /// Sends the next message of a conversation and waits for the reply.
     pub(super) async fn ask(
         &self,

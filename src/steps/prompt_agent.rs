@@ -38,6 +38,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::on_agent::{self, Talk};
+use super::on_triggers;
 use super::target::{CONFLICT, DEFAULT_AGENT, MISSING, NOT_YET, given};
 use crate::context::{Entry, Lookup, Output, Place};
 use crate::digest::Digester;
@@ -247,11 +248,17 @@ impl PromptAgent {
         let timeout = Duration::from_secs_f64(self.fields.timeout_seconds.min(1e9));
         let mut talk = Talk::new(&self.conversation(cx));
         let settings = PromptSettings::default();
+        let _attending = on_triggers::attend_all(cx, party.envs())?;
         let reply = party
             .ask(&mut talk, vec![text_part(&self.text)], &settings, timeout)
             .await;
         match reply {
-            Ok(reply) => Ok(self.output(cx, reply)),
+            Ok(reply) => {
+                let states = on_triggers::settle_all(cx, party.envs()).await;
+                let mut output = self.output(cx, reply);
+                output.entries.extend(states);
+                Ok(output)
+            }
             Err(error) => Err(on_agent::failed(cx, error)),
         }
     }

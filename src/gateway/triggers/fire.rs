@@ -9,6 +9,9 @@ use crate::task::triggers::{Action, Deed, Executor, Start, Watch, When};
 /// The most moments that are made up for at once.
 const BURST: usize = 1000;
 
+/// The most that waits while a trigger is firing.
+const MOST_QUEUED: usize = 10_000;
+
 /// The longest chain of triggers that set each other off.
 const MAX_DEPTH: u64 = 16;
 
@@ -123,9 +126,12 @@ impl Engine {
                 When::State { .. } => false,
                 When::Time(_) => true,
             };
-            if repeats {
+            if repeats && entry.queue.len() < MOST_QUEUED {
                 entry.queue.push_back(cause);
                 entry.status = Status::Queued;
+            } else if repeats {
+                let more = json!({"error": "too much waits already"});
+                self.log.add("eval_error", &entry.trigger.id, now, more);
             }
             return;
         }
@@ -426,11 +432,18 @@ impl Engine {
         if is_ok {
             self.anchor_dependents(&id, now);
         }
-        let entry = &mut self.entries[ix];
-        if entry.status == Status::Armed
-            && let Some(cause) = entry.queue.pop_front()
-        {
-            self.detect(ix, cause, now, effects);
+        self.ready.push_back(id);
+    }
+
+    /// Sets off again what waits in queues.
+    pub(super) fn go_on(&mut self, now: Option<Moment>, effects: &mut Vec<Effect>) {
+        while let Some(id) = self.ready.pop_front() {
+            if let Some(ix) = self.entry_of(&id)
+                && self.entries[ix].status == Status::Armed
+                && let Some(cause) = self.entries[ix].queue.pop_front()
+            {
+                self.detect(ix, cause, now, effects);
+            }
         }
     }
 

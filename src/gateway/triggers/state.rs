@@ -134,6 +134,7 @@ impl Engine {
             next_firing: value.get("next_firing")?.as_u64()?,
             log: EventLog::from_events(events, value.get("events_dropped")?.as_u64()?),
             start,
+            ready: std::collections::VecDeque::new(),
         })
     }
 }

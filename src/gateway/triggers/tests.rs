@@ -366,7 +366,9 @@ fn a_deadline_is_called_off_or_passes() {
         "#
         ))
     };
-    check(&deadline("reply"), expect![[r#"
+    check(
+        &deadline("reply"),
+        expect![[r#"
         added asked, late
         call default ask -> 0 of asked: call note {} as itself
         done 0 -> asked came to fired
@@ -382,8 +384,11 @@ fn a_deadline_is_called_off_or_passes() {
           {"kind":"fired","trigger_id":"asked","virtual_time":"2026-03-02T09:00:00Z"}
           {"kind":"anchored","next_mark":"2026-03-02T11:00:00Z","trigger_id":"late","virtual_time":"2026-03-02T09:00:00Z"}
           {"by":"reply","kind":"cancelled","trigger_id":"late","virtual_time":"2026-03-02T10:00:00Z"}
-    "#]]);
-    check(&deadline("other"), expect![[r#"
+    "#]],
+    );
+    check(
+        &deadline("other"),
+        expect![[r#"
         added asked, late
         call default ask -> 0 of asked: call note {} as itself
         done 0 -> asked came to fired
@@ -399,7 +404,8 @@ fn a_deadline_is_called_off_or_passes() {
           {"kind":"fired","trigger_id":"asked","virtual_time":"2026-03-02T09:00:00Z"}
           {"kind":"anchored","next_mark":"2026-03-02T11:00:00Z","trigger_id":"late","virtual_time":"2026-03-02T09:00:00Z"}
           {"kind":"detected","trigger_id":"late","virtual_time":"2026-03-02T12:00:00Z"}
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -570,17 +576,18 @@ fn a_trigger_that_waits_for_one_that_has_fired_counts_from_there() {
             added c
             "a" "fired", fired 1, failed 0, queued 0, next null
             "b" "armed", fired 0, failed 0, queued 0, next "2026-03-02T10:00:00Z"
-            "c" "armed", fired 0, failed 0, queued 0, next null
+            "c" "armed", fired 0, failed 0, queued 0, next "2026-03-02T11:00:00Z"
             after PT1H -> 1 of b: call note {} as itself
             done 1 -> b came to fired
+            clock 2026-03-09T09:00:00Z -> 2 of c: call note {} as itself
             "a" "fired", fired 1, failed 0, queued 0, next null
             "b" "fired", fired 1, failed 0, queued 0, next null
-            "c" "armed", fired 0, failed 0, queued 0, next "2026-03-09T11:00:00Z"
+            "c" "firing", fired 0, failed 0, queued 0, next null
             added d
-            register "triggers": [{"id": "d", "when": {"type": "time", "after": "b", "offset": "PT0S"}, "actions": [{"type": "tool", "tool": "note", "args": {}}]}] -> 2 of d: call note {} as itself
+            register "triggers": [{"id": "d", "when": {"type": "time", "after": "b", "offset": "PT0S"}, "actions": [{"type": "tool", "tool": "note", "args": {}}]}] -> 3 of d: call note {} as itself
             "a" "fired", fired 1, failed 0, queued 0, next null
             "b" "fired", fired 1, failed 0, queued 0, next null
-            "c" "armed", fired 0, failed 0, queued 0, next "2026-03-09T11:00:00Z"
+            "c" "firing", fired 0, failed 0, queued 0, next null
             "d" "firing", fired 0, failed 0, queued 0, next null
         "#]],
     );
@@ -600,5 +607,6 @@ fn a_burst_of_moments_ends() {
         added a
         after P7D -> 0 of a: call note {} as itself
         "a" "queued", fired 0, failed 0, queued 999, next "2026-03-02T09:16:41Z"
-    "#]].assert_eq(&told(&script));
+    "#]]
+    .assert_eq(&told(&script));
 }

@@ -15,6 +15,7 @@ mod back;
 mod clock;
 mod clock_tools;
 mod course;
+mod course_routes;
 mod firing;
 mod gate;
 mod handle;

@@ -274,7 +274,7 @@ impl Gate {
         }
     }
 
-    fn refused(&self, what: &str, code: i64, message: String) -> EnvError {
+    pub(super) fn refused(&self, what: &str, code: i64, message: String) -> EnvError {
         EnvError::Refused {
             env: self.settings.env_id.clone(),
             what: what.to_owned(),

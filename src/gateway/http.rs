@@ -15,6 +15,7 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
 use super::Caller;
+use super::course_routes;
 use super::gate::Gate;
 use super::mcp::McpService;
 use super::timed::Presence;
@@ -220,7 +221,7 @@ fn fault(status: StatusCode, message: &str) -> Response {
     json_response(status, &body)
 }
 
-fn json_response(status: StatusCode, body: &Value) -> Response {
+pub(super) fn json_response(status: StatusCode, body: &Value) -> Response {
     (
         status,
         [(header::CONTENT_TYPE, "application/json")],
@@ -252,6 +253,10 @@ impl Route {
             ("POST", "step") => self.step(request).await,
             ("POST", "tools/enable") => self.access(request, true).await,
             ("POST", "tools/disable") => self.access(request, false).await,
+            (_, path) if path.starts_with("triggers/") || path.starts_with("clock/") => {
+                course_routes::answer(&self.gate, &self.caller, method.as_str(), path, request)
+                    .await
+            }
             (_, path) if path.starts_with(&server) => {
                 let below = path[server.len()..].to_owned();
                 self.server_route(method, &below, request).await
@@ -310,6 +315,8 @@ impl Route {
                             "disable": {"method": "POST", "endpoint": "/tools/disable", "request": {}},
                         })),
                     },
+                    course_routes::triggers_extension(),
+                    course_routes::clock_extension(),
                     {
                         "uri": "urn:agentenv:step/v1",
                         "description": "call tools without MCP",
@@ -497,7 +504,7 @@ fn rewrite_paths(card: &mut Value, before: &str) {
     }
 }
 
-async fn read(request: Request) -> Result<Value, Response> {
+pub(super) async fn read(request: Request) -> Result<Value, Response> {
     let body: Body = request.into_body();
     let bytes = to_bytes(body, MAX_REQUEST)
         .await
@@ -510,7 +517,7 @@ async fn read(request: Request) -> Result<Value, Response> {
     })
 }
 
-fn env_fault(error: &EnvError) -> Response {
+pub(super) fn env_fault(error: &EnvError) -> Response {
     let status = match error {
         EnvError::Forbidden { .. } => StatusCode::FORBIDDEN,
         EnvError::TimedOut { .. } => StatusCode::GATEWAY_TIMEOUT,

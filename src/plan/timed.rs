@@ -6,7 +6,7 @@ use super::db::Db;
 use super::inputs::{SettingInput, TaskInput};
 use super::queries::{built, graph, task};
 use crate::graph::{StepGraph, StepIx};
-use crate::resource::{ResourceId, Touch};
+use crate::resource::{ResourceId, ResourceKind, Touch};
 use crate::task::StepDecl;
 use crate::task::deploy::{ClockMode, EnvSpec};
 
@@ -62,8 +62,15 @@ pub(super) fn is_timed(
     step: &StepDecl,
     touched: &[(ResourceId, Touch)],
 ) -> bool {
-    let clocks = clocks(db, input, setting);
-    if clocks.is_empty() {
+    let changes_env = |(resource, touch): &&(ResourceId, Touch)| {
+        resource.kind == ResourceKind::Env && matches!(touch, Touch::Mutates | Touch::MayMutate)
+    };
+    let changed: Vec<&str> = touched
+        .iter()
+        .filter(changes_env)
+        .map(|(resource, _)| resource.name.as_str())
+        .collect();
+    if changed.is_empty() || clocks(db, input, setting).is_empty() {
         return false;
     }
     let steps = &task(db, input, setting).steps;
@@ -71,11 +78,7 @@ pub(super) fn is_timed(
         return false;
     };
     let graph = graph(db, input, setting);
-    clocks.iter().any(|(other, env_id)| {
-        let env = ResourceId::env(env_id);
-        let changes = |(resource, touch): &(ResourceId, Touch)| {
-            *resource == env && matches!(touch, Touch::Mutates | Touch::MayMutate)
-        };
-        graph.is_ancestor(*other, StepIx(at as u32)) && touched.iter().any(changes)
+    clocks(db, input, setting).iter().any(|(other, env_id)| {
+        graph.is_ancestor(*other, StepIx(at as u32)) && changed.contains(&env_id.as_str())
     })
 }

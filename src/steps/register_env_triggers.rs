@@ -401,3 +401,108 @@ impl Step for RegisterTriggers {
         Box::pin(self.register(cx))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::steps::testing::{FakeEnv, FakeServices, build_step, misfits, refused, run};
+    use expect_test::expect;
+
+    fn nl(executor: Value) -> Value {
+        json!({"type": "nl", "instruction": "Answer.", "executor": executor})
+    }
+
+    fn sent(action: Value) -> Value {
+        json!({"when": {"type": "action", "tool": "send_email"}, "actions": [action]})
+    }
+
+    #[test]
+    fn every_fault_of_a_trigger_is_told_at_its_place() {
+        let hours = json!({"start": "09:00", "end": "17:00"});
+        let mut held = sent(nl(json!("sam")));
+        held["barrier"] = json!({"at": "provoking_call"});
+        expect![[r#"
+            unknown-field /triggers/0/action: `action` means nothing here (did you mean `actions`?)
+            wrong-pattern /triggers/0/when/at: `noon` is no time like `2026-03-02T09:00:00Z`, with seconds and an offset or `Z` (write a time, or a length such as "PT2H" after the start of the clock)
+            missing-field /triggers/0: the trigger has no `actions` (add "actions")
+            missing-field /triggers/1/actions/0: the action has no `tool` (add "tool")
+            wrong-pattern /executor_hours/sam: `9` to `17:00` are no hours: write two different times as `HH:MM` (-)
+        "#]].assert_eq(&refused(
+            &TYPE,
+            json!({
+                "env_id": "mail",
+                "triggers": [{"when": {"type": "time", "at": "noon"}, "action": []}, sent(json!({"type": "tool"}))],
+                "executor_hours": {"sam": {"start": "9", "end": "17:00"}},
+            }),
+        ));
+        expect![[r#"
+            unknown-value /executor_hours/dana: no trigger gives instructions to `dana`, so its hours mean nothing (delete `dana` from `executor_hours`)
+            conflicting-fields /triggers/0/barrier: the call would wait for the hours of an executor, which may be far off (delete `barrier` or the hours)
+            unknown-value /await_fired/0: `await_fired` names trigger `late`, which this step does not register (name an `id` of `triggers`)
+        "#]].assert_eq(&refused(
+            &TYPE,
+            json!({
+                "env_id": "mail",
+                "triggers": [held],
+                "executor_hours": {"sam": hours, "dana": hours},
+                "await_fired": ["late"],
+            }),
+        ));
+        expect![[r#"
+            out-of-range: `await_timeout_seconds` of step is 0, but must be above 0 (write a number above 0)
+            wrong-length: `env_id` of step is empty, but needs at least 1 character (write at least 1 character)
+            wrong-type: `triggers` of step is an object, not an array (write it in `[` and `]`)
+            wrong-length: `watch_roles` of step is empty, but needs at least 1 item (write at least 1 item)
+        "#]].assert_eq(&misfits(
+            &TYPE,
+            json!({"env_id": "", "triggers": {}, "watch_roles": [], "await_timeout_seconds": 0}),
+        ));
+    }
+
+    #[test]
+    fn an_id_that_is_not_given_is_that_of_the_place() {
+        let fields = |n: usize| {
+            let triggers = vec![sent(nl(json!("sam"))); n];
+            json!({"env_id": "mail", "triggers": triggers, "executor_agent_name": "dana"})
+        };
+        let step = build_step(&TYPE, "rules", fields(2));
+        let ids: Vec<Value> = step.fields()["triggers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|trigger| trigger["id"].clone())
+            .collect();
+        assert_ne!(ids[0], ids[1]);
+        let again = build_step(&TYPE, "rules", fields(1));
+        assert_eq!(again.fields()["triggers"][0]["id"], ids[0]);
+        let agents = vec!["dana".to_owned(), "sam".to_owned()];
+        assert_eq!(step.executors(), Some(("mail".to_owned(), agents)));
+        assert!(step.prompts());
+        let reads: Vec<String> = step
+            .reads()
+            .iter()
+            .map(|read| format!("{} {:?}", read.field, read.lookup))
+            .collect();
+        expect![[r#"
+            /env_id Env("mail")
+            /executor_agent_name Agent("dana")
+            /triggers/0/actions/0/executor Agent("sam")"#]]
+        .assert_eq(&reads.join("\n"));
+    }
+
+    #[test]
+    fn who_follows_instructions_has_a_role_of_its_own() {
+        let world = FakeServices::new().env(FakeEnv::new("mail"));
+        let step = build_step(
+            &TYPE,
+            "rules",
+            json!({"env_id": "mail", "triggers": [sent(nl(json!("sam")))]}),
+        );
+        let error = run(&*step, "rules", &world).unwrap_err();
+        expect!["ValueError: agent `sam` is not deployed by a step that `rules` depends on"]
+            .assert_eq(&error.to_string());
+        let step = build_step(&TYPE, "rules", json!({"env_id": "mail", "triggers": []}));
+        let error = run(&*step, "rules", &world).unwrap_err();
+        expect!["RuntimeError: env `mail` can have no triggers"].assert_eq(&error.to_string());
+    }
+}

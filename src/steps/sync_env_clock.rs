@@ -226,3 +226,47 @@ impl Step for SyncClock {
         Box::pin(self.sync(cx))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::steps::testing::{FakeEnv, FakeServices, build_step, misfits, refused, run};
+    use expect_test::expect;
+
+    #[test]
+    fn a_time_that_is_none_and_a_rate_that_is_too_fast_are_refused() {
+        let fields = |time: &str, rate: f64| json!({"env_id": "mail", "virtual_time": time, "virtual_seconds_per_real_second": rate});
+        expect![[r#"
+            wrong-pattern /virtual_time: `2026-03-02 09:00` is no time like `2026-03-02T09:00:00Z`, with seconds and an offset or `Z` (write a time such as "2026-03-02T09:00:00Z")
+        "#]].assert_eq(&refused(&TYPE, fields("2026-03-02 09:00", 1.0)));
+        expect![[r#"
+            out-of-range: `virtual_seconds_per_real_second` of step is 86401.0, but must be from 0 to 86400 (write a number from 0 to 86400)
+        "#]].assert_eq(&misfits(&TYPE, fields("2026-03-02T09:00:00Z", 86_401.0)));
+        let step = build_step(&TYPE, "clock", fields("2026-03-02T09:00:00Z", 3600.0));
+        assert_eq!(step.sets_clock(), Some(("mail".to_owned(), 3600.0)));
+    }
+
+    #[test]
+    fn a_server_that_does_not_follow_fails_the_step_where_it_must() {
+        let servers = json!({"name": "office", "children_environments": [
+            {"name": "mail", "capabilities": {"extensions": [{"uri": CLOCK}]}},
+            {"name": "cal"},
+        ]});
+        let office = FakeEnv::new("office").card(servers);
+        let skips = skipped(&office);
+        let skips: Vec<String> = skips.iter().map(Value::to_string).collect();
+        expect![[r#"
+            {"environment":"mail","reason":"time_is_in_meta","service":"mail","synced":false}
+            {"environment":"cal","reason":"not_advertised","service":"cal","synced":false}"#]]
+        .assert_eq(&skips.join("\n"));
+        let world = FakeServices::new().env(FakeEnv::new("office"));
+        for tolerate in [false, true] {
+            let fields = json!({"env_id": "office", "virtual_time": "2026-03-02T09:00:00Z", "tolerate_missing_sync_time": tolerate});
+            let error = run(&*build_step(&TYPE, "clock", fields), "clock", &world).unwrap_err();
+            match tolerate {
+                false => expect!["ValueError: server `office` of env `office` does not follow its clock (no_env_card)"].assert_eq(&error.to_string()),
+                true => expect!["RuntimeError: env `office` can have no clock"].assert_eq(&error.to_string()),
+            }
+        }
+    }
+}

@@ -31,6 +31,8 @@ fn plan(
             let mut m = Manifest::default();
             m.value("field `at`", &json!(at));
             PlannedStep {
+                prompts: false,
+                lane: aebuild::schedule::Lane::Works,
                 id: StepId::new(&format!("s{at}")),
                 kind: "k",
                 key: Key::of(m, "t", &format!("s{at}")),

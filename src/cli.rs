@@ -2,6 +2,7 @@
 //!
 //! Data goes to standard output, talk to standard error. [`ExitStatus`] says what the exit status means.
 
+mod answer;
 mod cache;
 mod check;
 mod env;
@@ -63,6 +64,7 @@ enum Command {
     Graph(graph::Args),
     Cache(cache::Args),
     Env(env::Args),
+    Answer(answer::Args),
     Types(types::TypesArgs),
     Schema(types::SchemaArgs),
 }
@@ -142,6 +144,7 @@ pub fn main(system: Arc<dyn System>, registry: Registry) -> ExitStatus {
         Command::Graph(args) => graph::run(args, &mut face),
         Command::Cache(args) => cache::run(args, &mut face),
         Command::Env(args) => env::run(args, &mut face),
+        Command::Answer(args) => answer::run(args, &mut face),
         Command::Types(args) => types::run_types(args, &mut face),
         Command::Schema(args) => types::run_schema(args, &mut face),
     };

@@ -31,7 +31,7 @@ use crate::graph::StepIx;
 use crate::rebuild::{DirtyReason, Log};
 use crate::record::Redactor;
 use crate::resource::ResourceId;
-use crate::schedule::{Command, Ended, Input, Need, Pool, Scheduler, TaskPlan};
+use crate::schedule::{Command, Ended, Input, Lane, Need, Pool, Scheduler, TaskPlan};
 use crate::step::{Content, Step, StepError};
 use crate::system::{Stamp, System};
 
@@ -58,6 +58,8 @@ pub struct EngineSettings {
     pub run: String,
     /// How many steps run at once.
     pub jobs: usize,
+    /// How many steps that wait for somebody run at once, such as prompts.
+    pub prompt_jobs: usize,
     /// How many tasks run at once.
     pub task_jobs: usize,
     /// How long a step may run.
@@ -128,6 +130,7 @@ enum Message {
         took_us: u64,
         log: Log,
         unfit: Option<String>,
+        lane: Lane,
     },
     Provisioned {
         task: usize,
@@ -202,7 +205,8 @@ impl<'a> Dispatcher<'a> {
             jobs.into_iter().map(Arc::new).enumerate().collect();
         let mut active: HashMap<usize, Active<'a>> = HashMap::new();
         let mut results: Vec<Option<TaskResult>> = (0..n).map(|_| None).collect();
-        let mut pool: Pool<(usize, StepIx)> = Pool::new(self.settings.jobs);
+        let mut pool: Pool<(usize, StepIx)> =
+            Pool::new(self.settings.jobs, self.settings.prompt_jobs);
         let mut stopping = false;
         loop {
             while active.len() < self.settings.task_jobs.max(1) {
@@ -308,8 +312,9 @@ impl<'a> Dispatcher<'a> {
                 took_us,
                 log,
                 unfit,
+                lane,
             } => {
-                pool.done();
+                pool.done(lane);
                 if let Some(running) = active.get_mut(&task) {
                     running.aborts.remove(&step);
                     running.unfit.remove(&step);
@@ -401,13 +406,13 @@ impl<'a> Dispatcher<'a> {
         pool: &mut Pool<(usize, StepIx)>,
         send: &mpsc::UnboundedSender<Message>,
     ) {
-        while let Some((at, step)) = pool.start() {
+        while let Some((lane, (at, step))) = pool.start() {
             let Some(task) = active.get_mut(&at) else {
-                pool.done();
+                pool.done(lane);
                 continue;
             };
             let Some(queued) = task.queued.remove(&step) else {
-                pool.done();
+                pool.done(lane);
                 continue;
             };
             self.spawn(at, task, step, queued, send);
@@ -422,6 +427,7 @@ impl<'a> Dispatcher<'a> {
         (attempt, needs): (u32, Vec<Need>),
         send: &mpsc::UnboundedSender<Message>,
     ) {
+        let lane = task.job.plan.steps[step.at()].lane;
         let (abort, aborted) = watch::channel(false);
         task.aborts.insert(step, abort);
         let run = executor::StepRun {
@@ -464,6 +470,7 @@ impl<'a> Dispatcher<'a> {
                 took_us: finished.took_us,
                 log: finished.log,
                 unfit: finished.unfit,
+                lane,
             });
         });
     }
@@ -487,7 +494,8 @@ impl<'a> Dispatcher<'a> {
                     needs,
                 } => {
                     task.queued.insert(step, (attempt, needs));
-                    pool.push((at, step));
+                    let lane = task.job.plan.steps[step.at()].lane;
+                    pool.push(lane, (at, step));
                 }
                 Command::Abort(step) => {
                     if pool.call_back(|item| *item == (at, step)).is_some() {

@@ -5,6 +5,7 @@
 //! final contexts. A run that changed nothing has `run.json` only. Everything passes a [`Redactor`] on its way to the
 //! disk. A record that cannot be written is a notice, never a failure of the run.
 
+pub mod desk;
 mod format;
 mod layout;
 mod reader;

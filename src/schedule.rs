@@ -16,7 +16,7 @@ mod world;
 
 pub use demand::{Forecast, Forecasted, forecast};
 pub use phase::{Done, Phase, TaskEnd};
-pub use pool::Pool;
+pub use pool::{Lane, Pool};
 pub use state::Scheduler;
 
 use std::sync::Arc;
@@ -59,6 +59,10 @@ pub struct PlannedStep {
     pub determinism: Determinism,
     /// What it does to which resource.
     pub touches: Vec<(ResourceId, Touch)>,
+    /// Whether it prompts the agents that it touches.
+    pub prompts: bool,
+    /// What it does with its slot.
+    pub lane: Lane,
     /// The output of a step that only provides a live thing.
     pub live: Option<Arc<Output>>,
     /// What the live thing is made of.

@@ -222,6 +222,12 @@ pub trait Services: Send + Sync {
     fn agent_sandbox(&self, name: &str) -> Option<Arc<dyn Sandbox>>;
     /// Returns the agent.
     fn agent(&self, name: &str) -> Result<Arc<dyn Agent>, StepError>;
+    /// Asks a person and waits for the answer, which is one of the choices where there are any.
+    fn ask_person<'a>(
+        &'a self,
+        text: &'a str,
+        choices: &'a [&'a str],
+    ) -> BoxFuture<'a, Result<String, StepError>>;
     /// Makes a place for a program of the step, with a Python that has these packages, written as `pip` requirements.
     fn bench<'a>(&'a self, packages: &'a [String]) -> BoxFuture<'a, Result<Bench, StepError>>;
     /// Returns the content of an artifact that the step declared.
@@ -320,6 +326,10 @@ pub trait Step: Send + Sync + fmt::Debug {
     /// Returns whether the step prompts the agents that it touches, and so works on their envs.
     fn prompts(&self) -> bool {
         false
+    }
+    /// Returns whether the step waits for somebody else most of the time, and so needs no processor.
+    fn waits(&self) -> bool {
+        self.prompts()
     }
     /// Returns which agents may ask which others after this step: each an agent and its peers.
     fn peerings(&self) -> Vec<(String, Vec<String>)> {

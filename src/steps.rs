@@ -3,6 +3,7 @@
 //! A step type knows its fields, what it touches and how it runs. It sees the world through
 //! [`StepCx`](crate::step::StepCx) only, and no other step type.
 
+pub mod add_skills;
 pub mod agent_prompt_response_verifier;
 pub mod aggregate_verifiers;
 pub mod apply_server_config;
@@ -10,6 +11,7 @@ pub mod build_mcp_cli;
 pub mod collect_artifacts;
 pub mod deploy_agent;
 pub mod deploy_env;
+pub mod deploy_human_agent;
 pub mod deploy_sandbox;
 pub mod env_outcome_verifier;
 pub mod load_artifact;
@@ -20,12 +22,15 @@ mod on_env;
 mod on_triggers;
 mod pattern;
 mod reply;
+pub mod peer_agents;
 pub mod prompt_agent;
 pub mod register_env_triggers;
 pub mod reset_env;
+pub mod review;
 pub mod run_code;
 pub mod score;
 mod shown;
+pub mod snapshot_agent_state;
 pub mod snapshot_env;
 pub mod sync_env_clock;
 mod target;
@@ -33,6 +38,7 @@ pub mod teardown_sandboxes;
 #[cfg(test)]
 mod testing;
 mod together;
+pub mod rubrics_verifier;
 mod universe;
 pub mod verify_env_card;
 pub mod verify_env_core_protocol;
@@ -49,16 +55,22 @@ pub static REGISTRY: Registry = Registry(&[
     &deploy_env::TYPE,
     &load_artifact::TYPE,
     &deploy_agent::TYPE,
+    &deploy_human_agent::TYPE,
+    &peer_agents::TYPE,
+    &add_skills::TYPE,
     &prompt_agent::TYPE,
+    &review::TYPE,
     &run_code::TYPE,
     &verify_sandbox::TYPE,
     &agent_prompt_response_verifier::TYPE,
     &env_outcome_verifier::TYPE,
+    &rubrics_verifier::TYPE,
     &aggregate_verifiers::TYPE,
     &collect_artifacts::TYPE,
     &teardown_sandboxes::TYPE,
     &reset_env::TYPE,
     &snapshot_env::TYPE,
+    &snapshot_agent_state::TYPE,
     &modify_env_tool_access::TYPE,
     &apply_server_config::TYPE,
     &register_env_triggers::TYPE,

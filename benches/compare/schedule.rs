@@ -11,7 +11,8 @@ use aebuild::json::json;
 use aebuild::rebuild::Key;
 use aebuild::resource::{ResourceId, Touch, Version};
 use aebuild::schedule::{
-    Command, Ended, Input, PlannedStep, Pool, Scheduler, Snapshots, StepPart, TaskPlan, forecast,
+    Command, Ended, Input, Lane, PlannedStep, Pool, Scheduler, Snapshots, StepPart, TaskPlan,
+    forecast,
 };
 use aebuild::step::Determinism;
 use aebuild::task::{OnError, StepId};
@@ -101,6 +102,8 @@ fn step(at: usize, touches: Vec<(ResourceId, Touch)>, with_box: bool) -> Planned
         )]))
     });
     PlannedStep {
+        prompts: false,
+        lane: aebuild::schedule::Lane::Works,
         id: StepId::new(&id),
         kind: "step",
         key: Key::of(manifest, "task", &id),
@@ -127,13 +130,13 @@ fn run_instantly(
         .as_ref()
         .map(|live| Version::Created(live.entries[0].digest));
     let mut scheduler = Scheduler::new(plan.clone(), &NoSnapshots, lost);
-    let mut pool = Pool::new(2);
+    let mut pool = Pool::new(2, 2);
     let mut commands = VecDeque::from(scheduler.on(Input::Begin));
     let mut ran = 0;
     loop {
         while let Some(command) = commands.pop_front() {
             match command {
-                Command::Run { step, .. } => pool.push(step),
+                Command::Run { step, .. } => pool.push(Lane::Works, step),
                 Command::Settle(resource) => {
                     let version = made.expect("only a sandbox settles");
                     let settled = Input::Settled {
@@ -147,7 +150,7 @@ fn run_instantly(
                 _ => {}
             }
         }
-        let step = pool
+        let (lane, step) = pool
             .start()
             .expect("a task that is not over has a step to run");
         ran += 1;
@@ -159,6 +162,6 @@ fn run_instantly(
             started_us: 0,
             took_us: 1,
         }));
-        pool.done();
+        pool.done(lane);
     }
 }

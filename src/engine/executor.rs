@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use super::TaskJob;
 use super::live::{ProvisionError, Provisioner};
@@ -16,10 +16,11 @@ use super::store::Store;
 use crate::context::{Answer, Lookup, Output, Outputs, Place};
 use crate::gateway::{Caller, EnvHandle, Gate};
 use crate::graph::StepIx;
+use crate::json::json;
 use crate::provider::local::LocalSandbox;
 use crate::provider::scripted::ScriptedAgent;
 use crate::rebuild::{Log, Read, ReadKey};
-use crate::record::Redactor;
+use crate::record::{Redactor, desk};
 use crate::resource::{ResourceId, ResourceKind, Touch};
 use crate::schedule::{Ended, MadeOf, Need};
 use crate::step::agent::Agent;
@@ -141,6 +142,7 @@ impl StepRun {
                 unfit: None,
             };
         }
+        let (to_tell, mut being_told) = mpsc::unbounded_channel();
         let world = World {
             job: self.job.clone(),
             step: self.step,
@@ -154,6 +156,7 @@ impl StepRun {
             benches: Mutex::default(),
             reads: Mutex::default(),
             left: watch::Sender::new(false),
+            told: to_tell,
             log: Arc::default(),
             unfit: Mutex::default(),
             store: self.store.share(),
@@ -165,7 +168,15 @@ impl StepRun {
         }
         // The clock of the step starts when its world stands.
         let started_us = self.system.now_us();
-        let mut ended = self.run_in(&world).await;
+        let mut ended = {
+            let mut work = pin!(self.run_in(&world));
+            loop {
+                tokio::select! {
+                    ended = &mut work => break ended,
+                    Some(text) = being_told.recv() => told(Moment::Notice(text)),
+                }
+            }
+        };
         if matches!(ended, Ended::Output(..))
             && let Some(gone) = self.provisioner.vanished(self.task, &self.needs).await
         {
@@ -291,6 +302,8 @@ struct World {
     reads: Mutex<Vec<Read>>,
     /// Whether it has failed or was aborted.
     left: watch::Sender<bool>,
+    /// What the user should be told at once.
+    told: mpsc::UnboundedSender<String>,
     log: Arc<Mutex<Vec<u8>>>,
     unfit: Mutex<Option<String>>,
     store: Store,
@@ -298,7 +311,39 @@ struct World {
     scratch: PathBuf,
 }
 
+/// How often an answer of a person is looked for.
+const LOOK_EACH: Duration = Duration::from_millis(200);
+
 impl World {
+    async fn ask(&self, text: &str, choices: &[&str]) -> Result<String, StepError> {
+        let question = desk::Question {
+            id: String::new(),
+            run: self.provisioner.run_id().to_owned(),
+            task: self.job.shown.clone(),
+            step: self.job.plan.steps[self.step.at()].id.to_string(),
+            text: self.redactor.text(text).into_owned(),
+            choices: choices.iter().map(|&choice| choice.to_owned()).collect(),
+        };
+        let asked = desk::ask(&self.provisioner.state_folder(), &question)
+            .map_err(|error| StepError::new(format!("the question cannot be put: {error}")))?;
+        let answers = match choices {
+            [] => "\"..\"".to_owned(),
+            choices => choices.join("|"),
+        };
+        let told = format!(
+            "step {} asks: {}\n    answer with: aebuild answer {} {answers}",
+            question.step, question.text, asked.id
+        );
+        // Where nobody listens any more, nobody waits for the answer either.
+        let _ = self.told.send(told);
+        loop {
+            if let Some(answer) = asked.answer() {
+                return Ok(answer);
+            }
+            tokio::time::sleep(LOOK_EACH).await;
+        }
+    }
+
     fn take_reads(&self) -> Vec<Read> {
         std::mem::take(&mut *locked(&self.reads))
     }
@@ -402,7 +447,7 @@ impl Services for World {
             )));
         };
         let spec = &parts.spec;
-        let script = Script::read(&spec.settings).map_err(|faults| {
+        let script = Script::read(&json!({"rules": spec.settings["rules"]})).map_err(|faults| {
             let text = format!(
                 "the script of agent `{name}` cannot be used: {}",
                 faults.join("; ")
@@ -413,6 +458,14 @@ impl Services for World {
             name: name.to_owned(),
             script,
         }))
+    }
+
+    fn ask_person<'a>(
+        &'a self,
+        text: &'a str,
+        choices: &'a [&'a str],
+    ) -> BoxFuture<'a, Result<String, StepError>> {
+        Box::pin(self.ask(text, choices))
     }
 
     fn bench<'a>(&'a self, packages: &'a [String]) -> BoxFuture<'a, Result<Bench, StepError>> {

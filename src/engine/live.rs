@@ -19,7 +19,7 @@ use crate::provider::docker::Docker;
 use crate::provider::local::{
     LocalError, LocalSandbox, LocalSandboxes, RunFolder, SandboxSpec, Wanted,
 };
-use crate::resource::{ResourceId, ResourceKind, Touch, Version};
+use crate::resource::{ResourceId, ResourceKind, Version};
 use crate::schedule::{MadeOf, Need, PlannedStep, TaskPlan};
 use crate::step::sandbox::Sandbox;
 use crate::system::{System, locked};
@@ -122,6 +122,17 @@ impl Provisioner {
             made: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
         }
+    }
+
+    /// Returns the run's id.
+    pub(super) fn run_id(&self) -> &str {
+        &self.settings.run
+    }
+
+    /// Returns the folder of aebuild's own files.
+    pub(super) fn state_folder(&self) -> PathBuf {
+        let live = &self.settings.folder;
+        live.parent().unwrap_or(live).to_path_buf()
     }
 
     /// Returns the folder of what the run needs while it lives.
@@ -228,9 +239,8 @@ impl Provisioner {
             Some(MadeOf::Agent(parts)) => parts.spec.uses_sandbox(),
             _ => false,
         };
-        let touch = plan.touch(step, &need.resource);
         let is_fresh = matches!(need.version, Version::Created(_));
-        if is_fresh && !uses_it && touch != Some(Touch::Mutates) {
+        if is_fresh && !uses_it && plan.steps[step.at()].prompts {
             return Ok(None);
         }
         self.provide(task, plan, step, need).await.map(Some)
@@ -471,7 +481,11 @@ impl Provisioner {
             // Without a sandbox the folder is there for what is recorded of envs.
             _ => match self.run_folder.get() {
                 Some(Ok(run)) => run.remove().map_err(|error| error.to_string()),
-                _ => Ok(()),
+                _ => {
+                    // A step that had a private folder leaves the one above it; mostly there is none.
+                    let _ = crate::system::disk::remove_dir(&self.run_folder());
+                    Ok(())
+                }
             },
         };
         failed.extend(closed.err());

@@ -15,7 +15,7 @@ use crate::graph::{self as step_graph, StepGraph, StepIx};
 use crate::json::{Map, Value};
 use crate::rebuild::{self, Ingredients, Key};
 use crate::resource::{ResourceId, ResourceKind, Touch};
-use crate::schedule::{PlannedStep, Retry, StepPart, TaskPlan};
+use crate::schedule::{Lane, PlannedStep, Retry, StepPart, TaskPlan};
 use crate::step::{Deploys, Determinism, Refusal, Step};
 use crate::task::config::Config;
 use crate::task::deploy::EnvSpec;
@@ -242,6 +242,7 @@ pub fn touches(
             };
             let agent = ResourceId::agent(&name);
             if !uses_sandbox
+                && step.prompts()
                 && let Some((_, touch)) = touched.iter_mut().find(|(other, _)| *other == agent)
             {
                 *touch = Touch::Observes;
@@ -367,6 +368,11 @@ pub fn plan(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<TaskPla
             key: with_definition(key, parts.as_ref()),
             determinism: determinism(run, input, setting, db, decl, step.as_ref(), &touched),
             touches: touched,
+            prompts: step.prompts(),
+            lane: match step.waits() {
+                true => Lane::Waits,
+                false => Lane::Works,
+            },
             live: step
                 .live_output(&handle(&lineage, decl, &run.overrides))
                 .map(|output| Arc::new(with_parts(output, parts.as_ref()))),

@@ -5,11 +5,13 @@
 
 use std::sync::Arc;
 
+use super::own_tools;
 use crate::json::{Map, Value, json};
-use crate::step::agent::{Agent, AgentError, Prompt, Reply};
-use crate::step::env::{EnvError, LiveEnv, answer_of, tool_error};
-use crate::step::sandbox::BoxFuture;
-use crate::task::script::{Call, OnError, Script};
+use crate::step::agent::{Agent, AgentError, Peer, Prompt, Reply};
+use crate::step::env::{EnvError, LiveEnv, answer_of, tool_error, tool_result};
+use crate::step::sandbox::{BoxFuture, Sandbox};
+use crate::task::deploy::OWN_SANDBOX;
+use crate::task::script::{Call, Callee, OnError, Script};
 
 /// An agent that does what its script says.
 #[derive(Clone, Debug)]
@@ -41,12 +43,15 @@ impl ScriptedAgent {
     async fn act(&self, prompt: Prompt) -> Result<Reply, AgentError> {
         let text = prompt.text();
         let mut act = Act {
-            scope: json!({"prompt": text}),
+            scope: json!({"prompt": text, "turn": prompt.turn}),
             trajectory: vec![json!({"role": "user", "content": text})],
             tool_calls: 0,
             envs: prompt.envs,
+            sandbox: prompt.sandbox,
+            peers: prompt.peers,
         };
-        let done = self.follow(&text, prompt.attempt, &mut act).await;
+        let at = (prompt.turn, prompt.attempt);
+        let done = self.follow(&text, at, &mut act).await;
         let (text, structured) = match done {
             Ok(done) => done,
             Err(Fault::Env(error)) => return Err(AgentError::Env(error)),
@@ -72,16 +77,22 @@ impl ScriptedAgent {
     async fn follow(
         &self,
         prompt: &str,
-        attempt: u32,
+        (turn, attempt): (u64, u32),
         act: &mut Act,
     ) -> Result<(String, Option<Value>), Fault> {
-        let Some(found) = self.script.find(prompt, attempt)? else {
+        let Some(found) = self.script.find(prompt, turn, attempt)? else {
             return Err(Fault::Message(self.no_rule()));
         };
         let ix = found.rule_ix;
         let rule = &self.script.rules[ix];
         if rule.prompt.is_some() {
             act.scope["match"] = Value::Object(found.groups);
+        }
+        let tested = rule
+            .tested(prompt)
+            .map_err(|why| format!("rule {}: {why}", ix + 1))?;
+        for (name, found) in tested {
+            act.scope[name] = found;
         }
         for (call_ix, call) in rule.calls.iter().enumerate() {
             let at = format!("rule {}, call {}", ix + 1, call_ix + 1);
@@ -118,6 +129,16 @@ enum Fault {
     Env(EnvError),
 }
 
+impl Fault {
+    /// Returns the fault with the call at which it came up.
+    fn at(self, at: &str) -> Self {
+        match self {
+            Fault::Message(message) => Fault::Message(format!("{at}: {message}")),
+            env => env,
+        }
+    }
+}
+
 impl From<String> for Fault {
     fn from(message: String) -> Self {
         Fault::Message(message)
@@ -131,6 +152,8 @@ struct Act {
     trajectory: Vec<Value>,
     tool_calls: u64,
     envs: Vec<Arc<dyn LiveEnv>>,
+    sandbox: Option<Arc<dyn Sandbox>>,
+    peers: Vec<Peer>,
 }
 
 impl Act {
@@ -167,33 +190,100 @@ impl Act {
         {
             return Ok(None);
         }
-        let arguments = call.arguments.fill(&self.scope);
-        let arguments = match arguments.map_err(|why| format!("{at}: {why}"))? {
-            Value::Object(arguments) => arguments,
-            _ => Map::new(),
+        let (name, result) = match &call.to {
+            Callee::Tool {
+                env,
+                tool,
+                arguments,
+            } => {
+                let arguments = arguments.fill(&self.scope);
+                let arguments = match arguments.map_err(|why| format!("{at}: {why}"))? {
+                    Value::Object(arguments) => arguments,
+                    _ => Map::new(),
+                };
+                let result = self.use_tool(env.as_deref(), tool, arguments).await;
+                (tool, result.map_err(|fault| fault.at(at))?)
+            }
+            Callee::Peer { name, message } => {
+                let message = message.fill_text(&self.scope);
+                let message = message.map_err(|why| format!("{at}: {why}"))?;
+                let result = self.ask_peer(name, &message).await;
+                (name, result.map_err(|fault| fault.at(at))?)
+            }
         };
-        let env = self.env(call).map_err(|why| format!("{at}: {why}"))?;
-        self.tool_calls += 1;
         self.trajectory
-            .push(json!({"role": "assistant", "tool_calls": [
-                {"env": env.env_id(), "tool": call.tool, "arguments": arguments},
-            ]}));
-        let result = match env.call(&call.tool, arguments).await {
-            Ok(result) => result,
-            Err(error) if error.is_fatal() => return Err(Fault::Env(error)),
-            Err(error) => tool_error(&error.to_string()),
-        };
-        self.trajectory
-            .push(json!({"role": "tool", "tool": call.tool, "content": result}));
+            .push(json!({"role": "tool", "tool": name, "content": result}));
         let answer = answer_of(&result);
         if result["isError"] == true && call.on_error == OnError::Fail {
             let text = answer.as_str().map_or(answer.to_string(), str::to_owned);
-            return Err(Fault::Message(format!("{at}: `{}`: {text}", call.tool)));
+            return Err(Fault::Message(format!("{at}: `{name}`: {text}")));
         }
         Ok(Some(answer))
     }
 
-    fn env(&self, call: &Call) -> Result<Arc<dyn LiveEnv>, String> {
+    /// Calls a tool of an env or of the agent's own sandbox.
+    async fn use_tool(
+        &mut self,
+        env: Option<&str>,
+        tool: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<Value, Fault> {
+        self.tool_calls += 1;
+        if env == Some(OWN_SANDBOX) && !self.envs.iter().any(|env| env.env_id() == OWN_SANDBOX) {
+            let Some(sandbox) = self.sandbox.clone() else {
+                return Err(Fault::Message("the agent has no sandbox".to_owned()));
+            };
+            self.tell(OWN_SANDBOX, tool, &arguments);
+            return Ok(own_tools::call(&*sandbox, tool, &arguments).await);
+        }
+        let env = self.env(env, tool)?;
+        self.tell(env.env_id(), tool, &arguments);
+        match env.call(tool, arguments).await {
+            Ok(result) => Ok(result),
+            Err(error) if error.is_fatal() => Err(Fault::Env(error)),
+            Err(error) => Ok(tool_error(&error.to_string())),
+        }
+    }
+
+    fn tell(&mut self, env: &str, tool: &str, arguments: &Map<String, Value>) {
+        self.trajectory
+            .push(json!({"role": "assistant", "tool_calls": [
+                {"env": env, "tool": tool, "arguments": arguments},
+            ]}));
+    }
+
+    /// Asks another agent; what it says is the answer.
+    async fn ask_peer(&mut self, name: &str, message: &str) -> Result<Value, Fault> {
+        let Some(peer) = self.peers.iter().find(|peer| peer.name == name).cloned() else {
+            let names: Vec<String> = self
+                .peers
+                .iter()
+                .map(|peer| format!("`{}`", peer.name))
+                .collect();
+            let has = match names.len() {
+                0 => "it may ask none".to_owned(),
+                _ => format!("it may ask {}", names.join(", ")),
+            };
+            return Err(Fault::Message(format!(
+                "the agent may not ask `{name}`; {has}"
+            )));
+        };
+        self.trajectory
+            .push(json!({"role": "assistant", "peer": name, "content": message}));
+        match peer.line.ask(message).await {
+            Ok(reply) => {
+                let mut said = json!({"text": reply.text});
+                if let Some(structured) = reply.structured {
+                    said["structured"] = structured;
+                }
+                Ok(tool_result(&said))
+            }
+            Err(AgentError::Env(error)) => Err(Fault::Env(error)),
+            Err(error) => Ok(tool_error(&error.to_string())),
+        }
+    }
+
+    fn env(&self, named: Option<&str>, tool: &str) -> Result<Arc<dyn LiveEnv>, String> {
         let names: Vec<String> = self
             .envs
             .iter()
@@ -203,9 +293,9 @@ impl Act {
             0 => "the agent has none".to_owned(),
             _ => format!("the agent has {}", names.join(", ")),
         };
-        match (&call.env, &self.envs[..]) {
+        match (named, &self.envs[..]) {
             (None, [env]) => Ok(env.clone()),
-            (None, _) => Err(format!("`{}` needs an env that is named; {has}", call.tool)),
+            (None, _) => Err(format!("`{tool}` needs an env that is named; {has}")),
             (Some(name), envs) => {
                 let found = envs.iter().find(|env| env.env_id() == name).cloned();
                 found.ok_or_else(|| format!("there is no env `{name}`; {has}"))

@@ -54,6 +54,9 @@ enum Planned {
     Look,
 }
 
+/// How many prompts run at once where nobody says otherwise.
+const PROMPTS: usize = 64;
+
 impl Session {
     /// Returns every fault of what is selected.
     pub fn check(&mut self, options: &RunOptions) -> Result<Vec<Diagnostic>, SessionError> {
@@ -254,9 +257,13 @@ impl Session {
         // Two more than cores, so that no core waits while a step is wound up and the next one begins.
         let configured = self.config.run.jobs.map(|jobs| jobs as usize);
         let jobs = options.jobs.or(configured).unwrap_or(cores + 2);
+        let prompts = self.config.run.prompt_jobs.map(|jobs| jobs as usize);
+        // Who says how many steps run at once means prompts too.
+        let said = prompts.or(options.jobs).or(configured);
         EngineSettings {
             run: run.to_owned(),
             jobs,
+            prompt_jobs: said.unwrap_or(PROMPTS),
             task_jobs: (self.config.run.task_jobs as usize).max(jobs.min(64)),
             secrets: self.secrets(),
             step_timeout: self

@@ -136,7 +136,8 @@ impl Session {
         crate::engine::Store::new(self.cache.clone(), true).log_bytes(log)
     }
 
-    pub(super) fn state_folder(&self) -> PathBuf {
+    /// Returns the folder of aebuild's own files in the workspace.
+    pub fn state_folder(&self) -> PathBuf {
         self.workspace.join(STATE_FOLDER)
     }
 

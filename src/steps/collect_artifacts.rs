@@ -40,7 +40,7 @@ use std::sync::OnceLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::target::{DEFAULT_AGENT, Target, below, given};
+use super::target::{DEFAULT_AGENT, Room, Target, below, given};
 use super::{object_url, together};
 use crate::context::{Entry, Lookup, Output, Place};
 use crate::digest::Digest;
@@ -108,7 +108,7 @@ fn expected_artifacts() -> String {
 struct CollectArtifacts {
     fields: Fields,
     step: String,
-    sandbox: String,
+    room: Room,
 }
 
 fn build(step: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<Refusal>> {
@@ -119,7 +119,10 @@ fn build(step: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Ve
         agent_name: given(&fields.agent_name),
         env_id: given(&fields.env_id),
     };
-    let mut refusals = target.refusals("collects from");
+    let (room, mut refusals) = match target.room("collects from", Some(DEFAULT_AGENT)) {
+        Ok(room) => (Some(room), Vec::new()),
+        Err(refusals) => (None, refusals),
+    };
     for (at, path) in fields.artifact_paths.iter().flatten().enumerate() {
         if has_dots(path) {
             refusals.push(
@@ -132,14 +135,14 @@ fn build(step: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Ve
             );
         }
     }
-    if !refusals.is_empty() {
-        return Err(refusals);
-    }
-    let sandbox = fields.sandbox_name.clone().unwrap_or_default();
+    let room = match room {
+        Some(room) if refusals.is_empty() => room,
+        _ => return Err(refusals),
+    };
     Ok(Box::new(CollectArtifacts {
         fields,
         step: step.as_str().to_owned(),
-        sandbox,
+        room,
     }))
 }
 
@@ -272,7 +275,7 @@ impl CollectArtifacts {
     }
 
     fn collect(&self, cx: StepCx<'_>) -> Result<Output, StepError> {
-        let sandbox = cx.sandbox(&self.sandbox)?;
+        let sandbox = self.room.open(cx)?;
         let wanted = self.wanted(cx, &*sandbox)?;
         let mut names: BTreeSet<String> = BTreeSet::new();
         for path in &wanted.paths {
@@ -396,21 +399,19 @@ impl Step for CollectArtifacts {
         let mut fields = json!(self.fields);
         // The step's id is part of what it gives.
         fields["id"] = Value::String(self.step.clone());
-        if given(&self.fields.agent_name) == Some(DEFAULT_AGENT) {
+        if let Room::Sandbox(_) = self.room {
+            // Filled in by the original where nothing is written.
             fields["agent_name"] = Value::Null;
         }
         fields
     }
 
     fn touches(&self) -> Vec<(ResourceId, Touch)> {
-        vec![(ResourceId::sandbox(&self.sandbox), Touch::Observes)]
+        vec![(self.room.resource(), Touch::Observes)]
     }
 
     fn reads(&self) -> Vec<NameRef> {
-        let mut reads = vec![NameRef {
-            field: "/sandbox_name".to_owned(),
-            lookup: Lookup::Sandbox(self.sandbox.clone()),
-        }];
+        let mut reads = vec![self.room.read()];
         if let Some(step) = given(&self.fields.manifest_step_id) {
             reads.push(NameRef {
                 field: "/manifest_step_id".to_owned(),

@@ -21,7 +21,6 @@
 //!
 //! # Differences to agent-env
 //!
-//! - Scripted agents only: agents that talk to a model, run a command or serve A2A come in a later release.
 //! - `skills`, `enable_agent_changelog`, agent snapshots, `sandbox_name` and `network_policy` are refused, not there yet.
 //! - `env_vars`, `litellm_base_url`, `disk_size_gb`, `cpu`, `memory_mb` and `sandbox_type` are accepted and change nothing
 //!   of a scripted agent.

@@ -55,7 +55,7 @@ use std::sync::OnceLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::target::{CONFLICT, MISSING, NOT_YET, Target, given};
+use super::target::{CONFLICT, MISSING, NOT_YET, Room, Target, given};
 use crate::context::{Lookup, Output};
 use crate::json::{Map, Value, json};
 use crate::resource::{ResourceId, Touch};
@@ -80,8 +80,8 @@ pub static TYPE: StepType = StepType {
 /// Where files go in a sandbox when the step does not say.
 const DESTINATION: &str = "/loaded";
 
-/// Where files go in an env when the step does not say.
-const ENV_DESTINATION: &str = "/tmp/file_artifacts";
+/// Where files go in an env or for an agent when the step does not say.
+const STAGED: &str = "/tmp/file_artifacts";
 
 /// The kinds of artifacts that are files.
 const FILES: &[ArtifactKind] = &[ArtifactKind::File, ArtifactKind::FileUniverse];
@@ -162,7 +162,7 @@ struct LoadArtifact {
 /// What the step loads into.
 #[derive(Debug)]
 enum Into {
-    Sandbox(String),
+    Room(Room),
     Env(String),
 }
 
@@ -182,6 +182,7 @@ fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<R
         agent_name: given(&fields.agent_name),
         env_id: None,
     };
+    let mut room = None;
     let mut refusals = match (env, sandbox) {
         (Some(_), Some(_)) => vec![
             Refusal::new(
@@ -202,7 +203,21 @@ fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<R
             )
             .help("add \"env_id\": \"..\" with the env's id"),
         ],
-        _ => target.refusals("loads into"),
+        (Some(_), None) => vec![
+            Refusal::new(
+                CONFLICT,
+                "/env_id",
+                "the step loads both into an env and somewhere else",
+            )
+            .help("delete `env_id`, or `agent_name` and `container_name`"),
+        ],
+        (None, _) => match target.room("loads into", None) {
+            Ok(found) => {
+                room = Some(found);
+                Vec::new()
+            }
+            Err(refusals) => refusals,
+        },
     };
     if fields.urls.as_ref().is_some_and(|urls| !urls.is_empty()) {
         refusals.push(
@@ -214,10 +229,9 @@ fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<R
             .help("put the files into a folder below `artifacts/` and name it in `artifact_id`"),
         );
     }
-    let usual = if env.is_some() {
-        ENV_DESTINATION
-    } else {
-        DESTINATION
+    let usual = match (env, &room) {
+        (Some(_), _) | (None, Some(Room::Agent(_))) => STAGED,
+        _ => DESTINATION,
     };
     let destination = given(&fields.destination_path).unwrap_or(usual).to_owned();
     if destination.split('/').any(|part| part == "..") {
@@ -233,9 +247,9 @@ fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<R
     let wants = if env.is_some() { FOR_ENV } else { FILES };
     match source(&fields, wants) {
         Ok(source) if refusals.is_empty() => {
-            let into = match (env, sandbox) {
-                (Some(env), _) => Into::Env(env.to_owned()),
-                (None, sandbox) => Into::Sandbox(sandbox.unwrap_or_default().to_owned()),
+            let into = match (env, room) {
+                (None, Some(room)) => Into::Room(room),
+                (env, _) => Into::Env(env.unwrap_or_default().to_owned()),
             };
             Ok(Box::new(LoadArtifact {
                 fields,
@@ -348,7 +362,7 @@ impl Step for LoadArtifact {
 
     fn touches(&self) -> Vec<(ResourceId, Touch)> {
         let resource = match &self.into {
-            Into::Sandbox(name) => ResourceId::sandbox(name),
+            Into::Room(room) => room.resource(),
             Into::Env(name) => ResourceId::env(name),
         };
         vec![(resource, Touch::Mutates)]
@@ -362,22 +376,17 @@ impl Step for LoadArtifact {
     }
 
     fn reads(&self) -> Vec<NameRef> {
-        let (field, lookup, key) = match &self.into {
-            Into::Sandbox(name) => (
-                "/sandbox_name",
-                Lookup::Sandbox(name.clone()),
-                "collected_artifacts",
-            ),
-            Into::Env(name) => (
-                "/env_id",
-                Lookup::Env(name.clone()),
-                "env_snapshotted_universes",
-            ),
+        let (read, key) = match &self.into {
+            Into::Room(room) => (room.read(), "collected_artifacts"),
+            Into::Env(name) => {
+                let read = NameRef {
+                    field: "/env_id".to_owned(),
+                    lookup: Lookup::Env(name.clone()),
+                };
+                (read, "env_snapshotted_universes")
+            }
         };
-        let mut reads = vec![NameRef {
-            field: field.to_owned(),
-            lookup,
-        }];
+        let mut reads = vec![read];
         if let Source::Collected { field, step } = &self.source {
             reads.push(NameRef {
                 field: (*field).to_owned(),
@@ -389,7 +398,7 @@ impl Step for LoadArtifact {
 
     fn run<'a>(&'a self, cx: StepCx<'a>) -> BoxFuture<'a, Result<Output, StepError>> {
         match &self.into {
-            Into::Sandbox(name) => Box::pin(self.load_into_sandbox(cx, name)),
+            Into::Room(room) => Box::pin(self.load_into_room(cx, room)),
             Into::Env(name) => Box::pin(self.load_into_env(cx, name)),
         }
     }

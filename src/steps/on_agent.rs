@@ -21,6 +21,8 @@ const MAX_DEPTH: usize = 4;
 pub(super) struct Party {
     agent: Arc<dyn Agent>,
     envs: Vec<Arc<dyn LiveEnv>>,
+    /// The envs of the agent and of the peers that it may ask, each once.
+    reach: Vec<Arc<dyn LiveEnv>>,
     pub(super) sandbox: Option<Arc<dyn Sandbox>>,
     peers: Vec<Peer>,
     settings: PromptSettings,
@@ -50,6 +52,14 @@ pub(super) fn party(cx: StepCx<'_>, name: &str) -> Result<Party, StepError> {
     party_at(cx, name, MAX_DEPTH)
 }
 
+/// Returns whether a step before said that a name is a person's.
+pub(super) fn is_person(cx: StepCx<'_>, name: &str) -> bool {
+    let people = cx.find(&Lookup::metadata(&["human_agents"]));
+    let people = people.as_ref().and_then(|people| people.as_array());
+    let mut people = people.into_iter().flatten();
+    people.any(|person| person["agent_name"] == name)
+}
+
 fn party_at(cx: StepCx<'_>, name: &str, depth: usize) -> Result<Party, StepError> {
     let agent = cx.agent(name)?;
     let deployed = cx.find(&Lookup::Agent(name.to_owned())).unwrap_or_default();
@@ -71,14 +81,21 @@ fn party_at(cx: StepCx<'_>, name: &str, depth: usize) -> Result<Party, StepError
         ..PromptSettings::default()
     };
     let mut peers = Vec::new();
+    let mut reach = envs.clone();
     for peer in peers_of(cx, name) {
         if depth == 0 {
             break;
         }
         let deployed = cx.find(&Lookup::Agent(peer.clone())).unwrap_or_default();
         let description = deployed.get("agent_description").and_then(Value::as_str);
+        let party = party_at(cx, &peer, depth - 1)?;
+        for env in &party.reach {
+            if !reach.iter().any(|other| other.env_id() == env.env_id()) {
+                reach.push(env.clone());
+            }
+        }
         let line = Line {
-            party: party_at(cx, &peer, depth - 1)?,
+            party,
             talk: Mutex::new(Talk::new(&format!("{}/{name}/{peer}", cx.step))),
         };
         peers.push(Peer {
@@ -90,6 +107,7 @@ fn party_at(cx: StepCx<'_>, name: &str, depth: usize) -> Result<Party, StepError
     Ok(Party {
         agent,
         envs,
+        reach,
         sandbox: cx.services.agent_sandbox(name),
         peers,
         settings,
@@ -127,9 +145,9 @@ fn skills(cx: StepCx<'_>, name: &str) -> Vec<Skill> {
 }
 
 impl Party {
-    /// Returns the envs of the agent, in its role.
-    pub(super) fn envs(&self) -> &[Arc<dyn LiveEnv>] {
-        &self.envs
+    /// Returns the envs of the agent and of the peers that it may ask, each once.
+    pub(super) fn reach(&self) -> &[Arc<dyn LiveEnv>] {
+        &self.reach
     }
 
     /// Sends the next message of a conversation and waits for the reply.

@@ -7,29 +7,47 @@
 //!
 //! The agent works on the envs that its `deploy_agent` step connects it to, through the gateway and under its role.
 //!
+//! # Conversations
+//!
+//! ```json
+//! {"id": "talk", "type": "prompt_agent", "agent_name": "assistant", "prompt": "Help Dana.", "user_agent_name": "dana",
+//!  "max_conversation_turns": 6}
+//! ```
+//!
+//! With `max_conversation_turns` above 1 each reply goes to the agent that plays the user, and what that says is the next
+//! prompt. It gives `{"message": .., "done": ..}`, typed or as text; any other text is the message, and other members are
+//! kept. `done` ends the conversation, and its message is not sent. So does a user that fails, says nothing or takes too
+//! long; what hung on a time limit is not kept. The user never sees the first prompt. A person plays the user after
+//! `deploy_human_agent`.
+//!
+//! A prompt with a `context_id` goes on where the prompt before it to the same agent with the same id left off.
+//!
 //! # What it gives
 //!
-//! One entry in `prompt_responses`, found by `prompt_id` (the step's id where it is absent): the prompt, the reply, the
-//! number of tool calls, and where its trajectory is kept. `metadata.a2a_conversations` and `metadata.models.solver` get
-//! one entry each under the step's id.
+//! One entry in `prompt_responses`, found by `prompt_id` (the step's id where it is absent): the prompt, the last reply, the
+//! number of tool calls, and where the trajectory of each turn is kept. `metadata.a2a_conversations` and
+//! `metadata.models.solver` get one entry each under the step's id, `metadata.usersim_turn_outputs` what the user gave
+//! besides its messages, and `metadata.agent_contexts` what the agent remembers of a named context.
 //!
 //! # What is in its key
 //!
-//! The prompt and the other fields, what the agent is, and the state of each env that it is connected to; not
-//! `timeout_seconds` and `poll_interval_seconds`.
+//! The prompt and the other fields, what the agent and the user are, their peers and skills, the state of their sandboxes
+//! and of each env that they are connected to; not `timeout_seconds` and `poll_interval_seconds`.
 //!
 //! # Effects
 //!
-//! Changes the envs of the agent. Prompts with nothing between them in the graph that share an env are one group: they run
-//! at once, and are kept and run again as one.
+//! Changes the envs of the agents, and the sandboxes of those that use one. Prompts with nothing between them in the graph
+//! that share an env are one group: they run at once, and are kept and run again as one.
 //!
 //! # Differences to agent-env
 //!
 //! - An absent `prompt_id` is the step's id, not a random one.
 //! - A prompt whose agent failed leaves no entry in `prompt_responses`; the step's error says what the agent said, and its
 //!   log has the trajectory.
-//! - Conversations of more than one turn, `parts` that are not text, `context_id` and `snapshot_config` are refused, not
-//!   there yet. Fields that speak to a model are accepted and change nothing of a scripted agent.
+//! - `user_a2a_url` and `snapshot_config` are refused, not there yet. What an agent cannot do is passed over: fields that
+//!   speak to a model change nothing of a scripted agent.
+
+mod conversation;
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -37,6 +55,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::conversation::{Conversation, Talked, User};
 use super::on_agent::{self, Talk};
 use super::on_triggers;
 use super::target::{CONFLICT, DEFAULT_AGENT, MISSING, NOT_YET, given};
@@ -44,15 +63,27 @@ use crate::context::{Entry, Lookup, Output, Place};
 use crate::digest::Digester;
 use crate::json::{Map, Value, json};
 use crate::resource::{ResourceId, Touch};
-use crate::step::agent::{PromptSettings, Reply, text_part};
+use crate::step::agent::{PromptSettings, text_of, text_part};
 use crate::step::sandbox::BoxFuture;
 use crate::step::{NameRef, Refusal, Step, StepCx, StepError, StepType, read_fields, schema_of};
 use crate::task::{OnError, StepId};
 
+/// Parameters of a model that the step sets in other ways.
+const RESERVED_PARAMS: [&str; 8] = [
+    "model",
+    "messages",
+    "api_key",
+    "api_base",
+    "user",
+    "metadata",
+    "timeout",
+    "response_format",
+];
+
 /// The step type `prompt_agent`.
 pub static TYPE: StepType = StepType {
     name: "prompt_agent",
-    version: 1,
+    version: 2,
     on_error: OnError::FailTask,
     make_schema: schema_of::<Fields>,
     build,
@@ -151,61 +182,72 @@ fn default_user() -> String {
 struct PromptAgent {
     fields: Fields,
     prompt_id: String,
-    text: String,
+    parts: Vec<Value>,
 }
 
 fn build(step: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<Refusal>> {
     let fields: Fields = read_fields(fields)?;
     let mut refusals = Vec::new();
-    let text = match (&fields.prompt, &fields.parts) {
+    let parts = match (&fields.prompt, &fields.parts) {
         (Some(_), Some(_)) => {
             refusals.push(
                 Refusal::new(CONFLICT, "/parts", "the step has both `prompt` and `parts`")
                     .help("delete one of `prompt` and `parts`"),
             );
-            String::new()
+            Vec::new()
         }
         (None, None) => {
             refusals.push(
                 Refusal::new(MISSING, "", "the step does not say what it asks")
                     .help("add \"prompt\": \"..\""),
             );
-            String::new()
+            Vec::new()
         }
-        (Some(prompt), None) => prompt.clone(),
-        (None, Some(parts)) => text_of(parts, &mut refusals),
+        (Some(prompt), None) => vec![text_part(prompt)],
+        (None, Some(parts)) => {
+            check_parts(parts, &mut refusals);
+            parts.iter().cloned().map(Value::Object).collect()
+        }
     };
     let not_yet = [
-        (
-            "max_conversation_turns",
-            fields.max_conversation_turns > 1,
-            "a conversation of more than one turn",
-        ),
         (
             "user_a2a_url",
             fields.user_a2a_url.is_some(),
             "a user at an address",
-        ),
-        (
-            "context_id",
-            fields.context_id.is_some(),
-            "a conversation that goes on",
+            "deploy an agent that is reached at that address, and name it in `user_agent_name`",
         ),
         (
             "snapshot_config",
             fields.snapshot_config.is_some(),
-            "keeping the state of an agent",
+            "keeping the state of an agent while it works",
+            "delete `snapshot_config`",
         ),
     ];
-    for (name, _, what) in not_yet.into_iter().filter(|(_, is_set, _)| *is_set) {
+    for (name, _, what, help) in not_yet.into_iter().filter(|(_, is_set, ..)| *is_set) {
         refusals.push(
             Refusal::new(
                 NOT_YET,
                 format!("/{name}"),
                 format!("{what} is not there in this release"),
             )
-            .help(format!("delete `{name}`")),
+            .help(help),
         );
+    }
+    if let Some(params) = &fields.model_params {
+        for name in RESERVED_PARAMS {
+            if params.contains_key(name) {
+                refusals.push(
+                    Refusal::new(
+                        CONFLICT,
+                        format!("/model_params/{name}"),
+                        format!(
+                            "`{name}` is set by aebuild and cannot be a parameter of the model"
+                        ),
+                    )
+                    .help(format!("delete `{name}`")),
+                );
+            }
+        }
     }
     if !refusals.is_empty() {
         return Err(refusals);
@@ -214,23 +256,33 @@ fn build(step: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Ve
     Ok(Box::new(PromptAgent {
         fields,
         prompt_id,
-        text,
+        parts,
     }))
 }
 
-fn text_of(parts: &[Map<String, Value>], refusals: &mut Vec<Refusal>) -> String {
-    let mut texts = Vec::new();
+/// Checks the parts of a message.
+fn check_parts(parts: &[Map<String, Value>], refusals: &mut Vec<Refusal>) {
+    let mut refuse = |at: String, what: String, help: &str| {
+        refusals.push(Refusal::new("wrong-type", at, what).help(help));
+    };
     for (at, part) in parts.iter().enumerate() {
-        match part.get("text").and_then(Value::as_str) {
-            Some(text) => texts.push(text),
-            None => refusals.push(
-                Refusal::new(
-                    NOT_YET,
-                    format!("/parts/{at}"),
-                    "a part that is not text cannot be sent in this release",
-                )
-                .help("write {\"kind\": \"text\", \"text\": \"..\"}"),
-            ),
+        let kind = part.get("kind").and_then(Value::as_str).unwrap_or("text");
+        let fits = match kind {
+            "text" => part.get("text").is_some_and(Value::is_string),
+            "data" => part.get("data").is_some(),
+            "file" => part.get("file").is_some_and(|file| {
+                ["bytes", "uri"]
+                    .iter()
+                    .any(|key| file.get(key).is_some_and(Value::is_string))
+            }),
+            _ => false,
+        };
+        if !fits {
+            refuse(
+                format!("/parts/{at}"),
+                format!("part {} is no text, file or data part", at + 1),
+                "write {\"kind\": \"text\", \"text\": \"..\"}, {\"kind\": \"data\", \"data\": {..}} or {\"kind\": \"file\", \"file\": {\"uri\": \"..\"}}",
+            );
         }
     }
     if parts.is_empty() {
@@ -239,43 +291,94 @@ fn text_of(parts: &[Map<String, Value>], refusals: &mut Vec<Refusal>) -> String 
                 .help("add {\"kind\": \"text\", \"text\": \"..\"}"),
         );
     }
-    texts.join("\n")
 }
 
 impl PromptAgent {
     async fn prompt(&self, cx: StepCx<'_>) -> Result<Output, StepError> {
-        let party = on_agent::party(cx, &self.fields.agent_name)?;
-        let timeout = Duration::from_secs_f64(self.fields.timeout_seconds.min(1e9));
-        let mut talk = Talk::new(&self.conversation(cx));
-        let settings = PromptSettings::default();
-        let _attending = on_triggers::attend_all(cx, party.envs())?;
-        let reply = party
-            .ask(&mut talk, vec![text_part(&self.text)], &settings, timeout)
-            .await;
-        match reply {
-            Ok(reply) => {
-                let states = on_triggers::settle_all(cx, party.envs()).await;
-                let mut output = self.output(cx, reply);
-                output.entries.extend(states);
-                Ok(output)
+        let fields = &self.fields;
+        let agent = on_agent::party(cx, &fields.agent_name)?;
+        let user = match fields.max_conversation_turns {
+            1 => None,
+            _ => Some(self.user(cx)?),
+        };
+        let conversation = Conversation {
+            cx,
+            name: &fields.agent_name,
+            agent,
+            settings: PromptSettings {
+                model: fields.model.clone(),
+                model_params: fields.model_params.clone().unwrap_or_default(),
+                effort: fields.effort.clone(),
+                max_thinking_tokens: fields.max_thinking_tokens,
+                system_prompt: fields.system_prompt.clone(),
+                max_turns: fields.max_turns,
+                output_schema: fields.output_format.clone(),
+                skills: Vec::new(),
+            },
+            timeout: limit(fields.timeout_seconds),
+            user,
+            max_turns: fields.max_conversation_turns,
+        };
+        let mut talk = match given(&fields.context_id) {
+            Some(id) => {
+                conversation::resumed(cx, &fields.agent_name, id)?.unwrap_or_else(|| Talk::new(id))
             }
-            Err(error) => Err(on_agent::failed(cx, error)),
-        }
+            None => Talk::new(&self.conversation_id(cx)),
+        };
+        let envs = conversation.envs();
+        let _attending = on_triggers::attend_all(cx, &envs)?;
+        let talked = conversation.go(&mut talk, self.parts.clone()).await?;
+        let states = on_triggers::settle_all(cx, &envs).await;
+        let mut output = self.output(cx, &talk, talked)?;
+        output.entries.extend(states);
+        Ok(output)
     }
 
-    /// Returns the id of the conversation.
-    fn conversation(&self, cx: StepCx<'_>) -> String {
+    fn user(&self, cx: StepCx<'_>) -> Result<User, StepError> {
+        let fields = &self.fields;
+        let name = &fields.user_agent_name;
+        let is_deployed = cx.find(&Lookup::Agent(name.clone())).is_some();
+        if !is_deployed && !on_agent::is_person(cx, name) {
+            return Err(StepError::new(format!(
+                "nobody plays the user: no step before deploys agent `{name}`"
+            )));
+        }
+        let party = match is_deployed {
+            true => Some(on_agent::party(cx, name)?),
+            false => None,
+        };
+        let schema = fields.user_output_format.clone();
+        Ok(User {
+            name: name.clone(),
+            party,
+            settings: PromptSettings {
+                model: fields.user_model.clone(),
+                output_schema: Some(schema.unwrap_or_else(conversation::user_schema)),
+                ..PromptSettings::default()
+            },
+            timeout: limit(fields.user_agent_timeout_seconds),
+        })
+    }
+
+    fn has_user(&self) -> bool {
+        self.fields.max_conversation_turns > 1
+    }
+
+    /// Returns the id of the conversation where the step names none.
+    fn conversation_id(&self, cx: StepCx<'_>) -> String {
         let mut digester = Digester::new("conversation");
         digester.text(cx.step.as_str()).text(&self.prompt_id);
         digester.finish().to_string()[..32].to_owned()
     }
 
-    fn output(&self, cx: StepCx<'_>, reply: Reply) -> Output {
-        // Without a store there is no place for the trajectory, and the reply counts all the same.
-        let kept = cx.services.keep(&on_agent::lines(&reply.trajectory)).ok();
-        let url = kept.as_ref().map(super::object_url::of);
+    fn output(&self, cx: StepCx<'_>, talk: &Talk, talked: Talked) -> Result<Output, StepError> {
+        let reply = &talked.reply;
+        let urls: Vec<Option<String>> = talked
+            .trajectories
+            .iter()
+            .map(|kept| kept.as_ref().map(super::object_url::of))
+            .collect();
         let step = cx.step.as_str();
-        let conversation = self.conversation(cx);
         let structured = reply.structured.clone().or_else(|| {
             self.fields.output_format.as_ref()?;
             on_agent::json_in(&reply.text)
@@ -283,33 +386,54 @@ impl PromptAgent {
         let response = json!({
             "prompt_id": self.prompt_id,
             "response": reply.text,
-            "prompt_text": self.text,
+            "prompt_text": text_of(&self.parts),
             "agent_trajectory_file_path": null,
-            "source_agent_per_turn_prompt_parts": [null],
-            "tool_call_count": reply.tool_calls,
+            "source_agent_per_turn_prompt_parts": talked.sent,
+            "tool_call_count": talked.tool_calls,
             "model": self.fields.model,
             "error_type": null,
             "error_code": null,
             "error_message": null,
             "agent_session_id": null,
-            "a2a_context_id": conversation,
+            "a2a_context_id": talk.context_id,
             "agent_name": self.fields.agent_name,
             "step_id": step,
             "structured_output": structured,
-            "agent_trajectory_object_url": url,
+            "agent_trajectory_object_url": urls.last(),
             "agent_trajectory_object_prefix": null,
-            "target_agent_per_turn_trajectory_object_urls": [url],
+            "target_agent_per_turn_trajectory_object_urls": urls,
         });
         let set = |path: &[&str], value: Value| {
             let path = path.iter().map(|&part| part.to_owned()).collect();
             Entry::data(Place::Set(path), value)
         };
-        Output::of(vec![
+        let mut entries = vec![
             Entry::data(Place::Prompt(self.prompt_id.clone()), response),
-            set(&["a2a_conversations", step], json!(conversation)),
-            set(&["models", "solver", step], Value::Null),
-        ])
+            set(&["a2a_conversations", step], json!(talk.context_id)),
+            set(&["models", "solver", step], json!(talked.model)),
+        ];
+        if self.fields.max_conversation_turns > 1 {
+            entries.push(set(
+                &["models", "user simulator", step],
+                json!(talked.user_model),
+            ));
+        }
+        if !talked.extras.is_empty() {
+            entries.push(set(&["usersim_turn_outputs", step], json!(talked.extras)));
+        }
+        if let Some(context_id) = given(&self.fields.context_id) {
+            // Whoever goes on with the conversation reads it, and so depends on what was said.
+            let memory = cx.services.keep(talk.memory.to_string().as_bytes())?;
+            let value = json!({"turns": talk.turn, "object_url": memory.url()});
+            let path = conversation::memory_path(&self.fields.agent_name, context_id);
+            entries.push(Entry::data(Place::Set(path), value));
+        }
+        Ok(Output::of(entries))
     }
+}
+
+fn limit(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds.min(1e9))
 }
 
 impl Step for PromptAgent {
@@ -318,6 +442,7 @@ impl Step for PromptAgent {
         fields["prompt_id"] = Value::String(self.prompt_id.clone());
         if let Value::Object(members) = &mut fields {
             for name in [
+                "timeout_seconds",
                 "poll_interval_seconds",
                 "user_agent_timeout_seconds",
                 "live_trajectory",
@@ -329,7 +454,12 @@ impl Step for PromptAgent {
     }
 
     fn touches(&self) -> Vec<(ResourceId, Touch)> {
-        vec![(ResourceId::agent(&self.fields.agent_name), Touch::MayMutate)]
+        let mut touched = vec![(ResourceId::agent(&self.fields.agent_name), Touch::MayMutate)];
+        if self.has_user() && self.fields.user_agent_name != self.fields.agent_name {
+            let user = ResourceId::agent(&self.fields.user_agent_name);
+            touched.push((user, Touch::MayMutate));
+        }
+        touched
     }
 
     fn prompts(&self) -> bool {
@@ -337,10 +467,17 @@ impl Step for PromptAgent {
     }
 
     fn reads(&self) -> Vec<NameRef> {
-        vec![NameRef {
+        let mut reads = vec![NameRef {
             field: "/agent_name".to_owned(),
             lookup: Lookup::Agent(self.fields.agent_name.clone()),
-        }]
+        }];
+        if self.has_user() {
+            reads.push(NameRef {
+                field: "/user_agent_name".to_owned(),
+                lookup: Lookup::Agent(self.fields.user_agent_name.clone()),
+            });
+        }
+        reads
     }
 
     fn provides(&self) -> Vec<NameRef> {
@@ -361,108 +498,4 @@ impl Step for PromptAgent {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::step::agent::{Agent, AgentError, Prompt};
-    use crate::steps::testing::{FakeEnv, FakeServices, build_step, refused, run, show};
-    use expect_test::expect;
-    use std::sync::Arc;
-
-    /// Says in which envs it is, and fails where it is told to.
-    struct Parrot;
-
-    impl Agent for Parrot {
-        fn name(&self) -> &str {
-            "parrot"
-        }
-
-        fn prompt(&self, prompt: Prompt) -> BoxFuture<'_, Result<Reply, AgentError>> {
-            Box::pin(async move {
-                for env in &prompt.envs {
-                    env.call("look", Map::new()).await?;
-                }
-                let text = prompt.text();
-                let trajectory = vec![json!({"role": "user", "content": text})];
-                if text == "fail" {
-                    return Err(AgentError::Failed {
-                        agent: "parrot".to_owned(),
-                        message: "no".to_owned(),
-                        trajectory,
-                    });
-                }
-                Ok(Reply {
-                    text: format!("{text}!"),
-                    tool_calls: prompt.envs.len() as u64,
-                    trajectory,
-                    ..Reply::default()
-                })
-            })
-        }
-    }
-
-    fn world() -> FakeServices {
-        let env = FakeEnv::new("email").tool(json!({"name": "look"}), |_| json!({}));
-        FakeServices::new()
-            .env(env)
-            .agent(Arc::new(Parrot), &["email"])
-    }
-
-    #[test]
-    fn a_reply_is_kept_with_its_prompt_and_its_trajectory() {
-        let step = build_step(
-            &TYPE,
-            "ask",
-            json!({"agent_name": "parrot", "prompt": "Hi"}),
-        );
-        let text = show(&run(&*step, "ask", &world()).unwrap());
-        let lines: Vec<&str> = text.lines().collect();
-        assert!(
-            lines[0].starts_with("Prompt(\"ask\") = ") && lines[0].contains(r#""response":"Hi!""#)
-        );
-        assert!(
-            lines[0].contains(r#""tool_call_count":1"#) && lines[0].contains("aebuild:sha256:")
-        );
-        assert!(lines[2] == "metadata.models.solver.ask = null", "{text}");
-    }
-
-    #[test]
-    fn an_agent_that_fails_fails_the_step_and_leaves_its_trajectory_in_the_log() {
-        let step = build_step(
-            &TYPE,
-            "ask",
-            json!({"agent_name": "parrot", "prompt": "fail"}),
-        );
-        let world = world();
-        let error = run(&*step, "ask", &world).unwrap_err();
-        expect!["RuntimeError: A2A task failed (error_type=agent_error, agent=parrot): no"]
-            .assert_eq(&error.to_string());
-        assert!(
-            world
-                .log_text()
-                .contains(r#"{"content":"fail","role":"user"}"#)
-        );
-    }
-
-    #[test]
-    fn a_prompt_is_text_or_parts_and_one_turn() {
-        expect![[r#"
-            missing-field : the step does not say what it asks (add "prompt": "..")
-        "#]]
-        .assert_eq(&refused(&TYPE, json!({})));
-        expect![[r#"
-            conflicting-fields /parts: the step has both `prompt` and `parts` (delete one of `prompt` and `parts`)
-            not-supported-yet /max_conversation_turns: a conversation of more than one turn is not there in this release (delete `max_conversation_turns`)
-        "#]]
-        .assert_eq(&refused(
-            &TYPE,
-            json!({"prompt": "a", "parts": [], "max_conversation_turns": 3}),
-        ));
-        expect![[r#"
-            not-supported-yet /parts/1: a part that is not text cannot be sent in this release (write {"kind": "text", "text": ".."})
-        "#]]
-        .assert_eq(&refused(
-            &TYPE,
-            json!({"parts": [{"kind": "text", "text": "a"}, {"kind": "data", "data": {}}]}),
-        ));
-    }
-}
+mod tests;

@@ -47,7 +47,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shown::{shown, tail};
-use super::target::{Target, given};
+use super::target::{Room, Target, given};
 use super::together;
 use crate::context::{Entry, Lookup, Output, Place};
 use crate::digest::Digester;
@@ -126,7 +126,7 @@ fn ten_minutes() -> u64 {
 #[derive(Debug)]
 struct RunCode {
     fields: Fields,
-    sandbox: String,
+    room: Room,
     result_id: String,
 }
 
@@ -138,7 +138,10 @@ fn build(step: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Ve
         env_id: given(&fields.env_id),
         container_name: None,
     };
-    let mut refusals = target.refusals("runs code in");
+    let (room, mut refusals) = match target.room("runs code in", None) {
+        Ok(room) => (Some(room), Vec::new()),
+        Err(refusals) => (None, refusals),
+    };
     if let Some(file) = given(&fields.script_file).filter(|file| !file.ends_with(".py")) {
         refusals.push(
             Refusal::new(
@@ -149,14 +152,14 @@ fn build(step: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Ve
             .help("name the `.py` file of the artifact in which the function is"),
         );
     }
-    if !refusals.is_empty() {
-        return Err(refusals);
-    }
-    let sandbox = fields.sandbox_name.clone().unwrap_or_default();
+    let room = match room {
+        Some(room) if refusals.is_empty() => room,
+        _ => return Err(refusals),
+    };
     let result_id = given(&fields.result_id).unwrap_or(step.as_str()).to_owned();
     Ok(Box::new(RunCode {
         fields,
-        sandbox,
+        room,
         result_id,
     }))
 }
@@ -270,7 +273,7 @@ impl RunCode {
     }
 
     async fn run_code(&self, cx: StepCx<'_>) -> Result<Output, StepError> {
-        let sandbox = cx.sandbox(&self.sandbox)?;
+        let sandbox = self.room.open(cx)?;
         let artifact = &self.fields.script_artifact_id;
         let content = cx
             .services
@@ -375,7 +378,7 @@ impl Step for RunCode {
     }
 
     fn touches(&self) -> Vec<(ResourceId, Touch)> {
-        vec![(ResourceId::sandbox(&self.sandbox), Touch::MayMutate)]
+        vec![(self.room.resource(), Touch::MayMutate)]
     }
 
     fn artifacts(&self) -> Vec<ArtifactRef> {
@@ -388,10 +391,7 @@ impl Step for RunCode {
     }
 
     fn reads(&self) -> Vec<NameRef> {
-        vec![NameRef {
-            field: "/sandbox_name".to_owned(),
-            lookup: Lookup::Sandbox(self.sandbox.clone()),
-        }]
+        vec![self.room.read()]
     }
 
     fn provides(&self) -> Vec<NameRef> {

@@ -1,6 +1,11 @@
 //! What a step works on: the fields that name it, and the refusals of what is not there yet.
 
-use crate::step::Refusal;
+use std::sync::Arc;
+
+use crate::context::Lookup;
+use crate::resource::ResourceId;
+use crate::step::sandbox::Sandbox;
+use crate::step::{NameRef, Refusal, StepCx, StepError};
 
 /// The code of a refusal of something that the original has and this release has not.
 pub(super) const NOT_YET: &str = "not-supported-yet";
@@ -23,33 +28,61 @@ pub(super) struct Target<'a> {
     pub(super) env_id: Option<&'a str>,
 }
 
+/// The place with files that a step works in: a sandbox, or that of an agent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Room {
+    Sandbox(String),
+    Agent(String),
+}
+
+impl Room {
+    pub(super) fn resource(&self) -> ResourceId {
+        match self {
+            Room::Sandbox(name) => ResourceId::sandbox(name),
+            Room::Agent(name) => ResourceId::agent(name),
+        }
+    }
+
+    /// Returns the look-up of the step that made it, at the field that names it.
+    pub(super) fn read(&self) -> NameRef {
+        let (field, lookup) = match self {
+            Room::Sandbox(name) => ("/sandbox_name", Lookup::Sandbox(name.clone())),
+            Room::Agent(name) => ("/agent_name", Lookup::Agent(name.clone())),
+        };
+        NameRef {
+            field: field.to_owned(),
+            lookup,
+        }
+    }
+
+    pub(super) fn open(&self, cx: StepCx<'_>) -> Result<Arc<dyn Sandbox>, StepError> {
+        match self {
+            Room::Sandbox(name) => cx.sandbox(name),
+            Room::Agent(name) => {
+                // An agent that nobody deployed says so in its own words.
+                cx.agent(name)?;
+                cx.services.agent_sandbox(name).ok_or_else(|| {
+                    StepError::new(format!("agent `{name}` has no files of its own"))
+                })
+            }
+        }
+    }
+}
+
 impl Target<'_> {
-    /// Returns why these fields don't name one sandbox; `what` is what the step does, such as "collects files".
-    pub(super) fn refusals(&self, what: &str) -> Vec<Refusal> {
+    /// Returns the place that these fields name, or why they name none; `what` is what the step does, such as "collects
+    /// files". Where they name nothing it is the sandbox of `otherwise`, an agent.
+    pub(super) fn room(&self, what: &str, otherwise: Option<&str>) -> Result<Room, Vec<Refusal>> {
         let mut refusals = Vec::new();
         if let Some(env) = self.env_id {
             refusals.push(
                 Refusal::new(
                     NOT_YET,
                     "/env_id",
-                    format!(
-                        "env `{env}` cannot be used: no step type deploys envs in this release"
-                    ),
+                    format!("env `{env}` has no files that a step could reach in this release"),
                 )
-                .help("name a sandbox with `sandbox_name`; `deploy_env` comes in a later release"),
+                .help("name a sandbox with `sandbox_name` or an agent with `agent_name`"),
             );
-        }
-        match self.agent_name {
-            Some(DEFAULT_AGENT) if self.sandbox_name.is_some() => {}
-            Some(agent) => refusals.push(
-                Refusal::new(
-                    NOT_YET,
-                    "/agent_name",
-                    format!("agent `{agent}` cannot be used: no step type deploys agents in this release"),
-                )
-                .help("name a sandbox with `sandbox_name`; `deploy_agent` comes in a later release"),
-            ),
-            None => {}
         }
         if let Some(container) = self.container_name {
             refusals.push(
@@ -63,13 +96,31 @@ impl Target<'_> {
                 .help("delete `container_name` to use the sandbox itself"),
             );
         }
-        if self.sandbox_name.is_none() && refusals.is_empty() {
-            refusals.push(
+        let room = match (self.sandbox_name, self.agent_name.or(otherwise)) {
+            // What the original fills in where nothing is written.
+            (Some(sandbox), None | Some(DEFAULT_AGENT)) => Some(Room::Sandbox(sandbox.to_owned())),
+            (Some(sandbox), Some(agent)) => {
+                refusals.push(
+                    Refusal::new(
+                        CONFLICT,
+                        "/agent_name",
+                        format!("the step names both sandbox `{sandbox}` and agent `{agent}`"),
+                    )
+                    .help("delete one of `sandbox_name` and `agent_name`"),
+                );
+                None
+            }
+            (None, Some(agent)) => Some(Room::Agent(agent.to_owned())),
+            (None, None) => None,
+        };
+        match room {
+            Some(room) if refusals.is_empty() => Ok(room),
+            None if refusals.is_empty() => Err(vec![
                 Refusal::new(MISSING, "", format!("the step does not say which sandbox it {what}"))
-                    .help("add \"sandbox_name\": \"..\" with the name that a `deploy_sandbox` step gives it"),
-            );
+                    .help("add \"sandbox_name\": \"..\" with the name that a `deploy_sandbox` step gives it, or `agent_name`"),
+            ]),
+            _ => Err(refusals),
         }
-        refusals
     }
 }
 

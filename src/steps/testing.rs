@@ -5,6 +5,7 @@
     reason = "tests set up the world that the program sees"
 )]
 
+mod asked;
 mod env;
 
 use std::collections::{BTreeMap, HashMap};
@@ -28,6 +29,8 @@ use crate::step::{
 };
 use crate::task::StepId;
 
+use asked::FakeModel;
+pub(in crate::steps) use asked::Mute;
 pub(in crate::steps) use env::FakeEnv;
 
 /// Runs a future to its end.
@@ -311,6 +314,7 @@ pub(in crate::steps) struct FakeServices {
     envs: HashMap<String, FakeEnv>,
     agents: HashMap<String, Arc<dyn Agent>>,
     models: Arc<dyn Models>,
+    person: String,
     artifacts: HashMap<String, Arc<Content>>,
     answers: Vec<(Lookup, Value)>,
     store: Mutex<HashMap<[u8; 32], Vec<u8>>>,
@@ -330,6 +334,7 @@ impl FakeServices {
                 panic!("nobody said what `{}` answers", request.model)
             }))),
             artifacts: HashMap::new(),
+            person: String::new(),
             answers: Vec::new(),
             store: Mutex::default(),
             log: Mutex::default(),
@@ -339,12 +344,16 @@ impl FakeServices {
     }
 
     /// Sets what every model answers.
-    #[expect(dead_code, reason = "the judges ask models")]
     pub(in crate::steps) fn model(
-        mut self,
+        self,
         answer: impl Fn(&ChatRequest) -> Result<ChatReply, ModelError> + Send + Sync + 'static,
     ) -> Self {
-        self.models = Arc::new(FakeModel(Box::new(answer)));
+        self.models(Arc::new(FakeModel(Box::new(answer))))
+    }
+
+    /// Sets the models.
+    pub(in crate::steps) fn models(mut self, models: Arc<dyn Models>) -> Self {
+        self.models = models;
         self
     }
 
@@ -382,6 +391,19 @@ impl FakeServices {
     }
 
     /// Returns a sandbox.
+    /// Sets what every person answers.
+    pub(in crate::steps) fn person(mut self, answer: &str) -> Self {
+        self.person = answer.to_owned();
+        self
+    }
+
+    /// Says that an agent is deployed that nobody asks.
+    pub(in crate::steps) fn deployed(mut self, name: &str) -> Self {
+        let lookup = Lookup::Agent(name.to_owned());
+        self.answers.push((lookup, json!({"agent_name": name})));
+        self
+    }
+
     pub(in crate::steps) fn get(&self, name: &str) -> &FakeSandbox {
         &self.sandboxes[name]
     }
@@ -448,17 +470,6 @@ impl FakeServices {
     }
 }
 
-/// A model that answers what a closure says.
-struct FakeModel(Box<ModelAnswer>);
-
-type ModelAnswer = dyn Fn(&ChatRequest) -> Result<ChatReply, ModelError> + Send + Sync;
-
-impl Models for FakeModel {
-    fn chat(&self, request: ChatRequest) -> BoxFuture<'_, Result<ChatReply, ModelError>> {
-        Box::pin(async move { (self.0)(&request) })
-    }
-}
-
 impl Services for FakeServices {
     fn find(&self, lookup: &Lookup) -> Answer {
         self.lookups.lock().unwrap().push(lookup.to_string());
@@ -505,6 +516,15 @@ impl Services for FakeServices {
 
     fn agent(&self, name: &str) -> Result<Arc<dyn Agent>, StepError> {
         Ok(self.agents[name].clone())
+    }
+
+    fn ask_person<'a>(
+        &'a self,
+        text: &'a str,
+        choices: &'a [&'a str],
+    ) -> BoxFuture<'a, Result<String, StepError>> {
+        self.log(Stream::Note, format!("{text:?} {choices:?}").as_bytes());
+        Box::pin(async { Ok(self.person.clone()) })
     }
 
     /// The bench is the sandbox `bench`.

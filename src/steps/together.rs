@@ -15,9 +15,14 @@ pub(super) const AT_ONCE: usize = 8;
 
 /// Runs futures, at most [`AT_ONCE`] at a time, and returns their results in the order of the futures.
 pub(super) async fn all<T>(futures: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    at_most(AT_ONCE, futures).await
+}
+
+/// Runs futures, at most so many at a time and at least one, and returns their results in the order of the futures.
+pub(super) async fn at_most<T>(most: usize, futures: Vec<BoxFuture<'_, T>>) -> Vec<T> {
     let mut results: Vec<Option<T>> = futures.iter().map(|_| None).collect();
     let mut waiting = futures.into_iter().enumerate();
-    let mut running: Vec<(usize, Pin<Box<_>>)> = waiting.by_ref().take(AT_ONCE).collect();
+    let mut running: Vec<(usize, Pin<Box<_>>)> = waiting.by_ref().take(most.max(1)).collect();
     poll_fn(|cx| {
         let mut at = 0;
         while at < running.len() {

@@ -57,9 +57,9 @@ use serde::{Deserialize, Serialize};
 use super::pattern::{self, Flags, Pattern};
 use super::score::{self, Aggregator};
 use super::shown::{head, shown};
-use super::target::{DEFAULT_AGENT, Target, below, given};
+use super::target::{DEFAULT_AGENT, Room, Target, below, given};
 use super::together;
-use crate::context::{Entry, Lookup, Output, Place};
+use crate::context::{Entry, Output, Place};
 use crate::diagnostic::nearest;
 use crate::json::{Map, Value, json};
 use crate::resource::{ResourceId, Touch};
@@ -236,7 +236,7 @@ enum Check {
 #[derive(Debug)]
 struct VerifySandbox {
     fields: Fields,
-    sandbox: String,
+    room: Room,
     verifier_id: String,
     checks: Vec<Check>,
 }
@@ -248,7 +248,10 @@ fn build(step: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Ve
         agent_name: given(&fields.agent_name),
         ..Target::default()
     };
-    let mut refusals = target.refusals("looks into");
+    let (room, mut refusals) = match target.room("looks into", Some(DEFAULT_AGENT)) {
+        Ok(room) => (Some(room), Vec::new()),
+        Err(refusals) => (None, refusals),
+    };
     let mut checks = Vec::new();
     for (at, criterion) in fields.criteria.iter().enumerate() {
         let (more, known) = criterion.parts();
@@ -275,16 +278,16 @@ fn build(step: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Ve
             }
         }
     }
-    if !refusals.is_empty() {
-        return Err(refusals);
-    }
-    let sandbox = fields.sandbox_name.clone().unwrap_or_default();
+    let room = match room {
+        Some(room) if refusals.is_empty() => room,
+        _ => return Err(refusals),
+    };
     let verifier_id = given(&fields.verifier_id)
         .unwrap_or(step.as_str())
         .to_owned();
     Ok(Box::new(VerifySandbox {
         fields,
-        sandbox,
+        room,
         verifier_id,
         checks,
     }))
@@ -437,7 +440,7 @@ fn missing(
 
 impl VerifySandbox {
     async fn verify(&self, cx: StepCx<'_>) -> Result<Output, StepError> {
-        let sandbox = cx.sandbox(&self.sandbox)?;
+        let sandbox = self.room.open(cx)?;
         let looks = self
             .checks
             .iter()
@@ -494,7 +497,8 @@ impl Step for VerifySandbox {
     fn fields(&self) -> Value {
         let mut fields = json!(self.fields);
         fields["verifier_id"] = Value::String(self.verifier_id.clone());
-        if given(&self.fields.agent_name) == Some(DEFAULT_AGENT) {
+        if let Room::Sandbox(_) = self.room {
+            // Filled in by the original where nothing is written.
             fields["agent_name"] = Value::Null;
         }
         fields
@@ -507,14 +511,11 @@ impl Step for VerifySandbox {
         } else {
             Touch::Observes
         };
-        vec![(ResourceId::sandbox(&self.sandbox), touch)]
+        vec![(self.room.resource(), touch)]
     }
 
     fn reads(&self) -> Vec<NameRef> {
-        vec![NameRef {
-            field: "/sandbox_name".to_owned(),
-            lookup: Lookup::Sandbox(self.sandbox.clone()),
-        }]
+        vec![self.room.read()]
     }
 
     fn provides(&self) -> Vec<NameRef> {

@@ -72,6 +72,8 @@ pub enum Durability {
 pub struct RunConfig {
     /// How many steps run at once; two more than there are processors where it is not set.
     pub jobs: Option<u32>,
+    /// How many prompts run at once.
+    pub prompt_jobs: Option<u32>,
     /// How many tasks run at once.
     pub task_jobs: u32,
     /// The time after which a step is stopped, in seconds.
@@ -155,6 +157,7 @@ impl Default for RunConfig {
     fn default() -> Self {
         RunConfig {
             jobs: None,
+            prompt_jobs: None,
             task_jobs: 4,
             step_timeout_seconds: None,
             keep_runs: 50,
@@ -212,6 +215,7 @@ pub fn read(source: &Source) -> (Config, Vec<Diagnostic>) {
         config.cache.durability = Durability::Fast;
     }
     config.run.jobs = count("run", "jobs");
+    config.run.prompt_jobs = count("run", "prompt_jobs");
     config.run.task_jobs = count("run", "task_jobs").unwrap_or(config.run.task_jobs);
     config.run.step_timeout_seconds = whole("run", "step_timeout_seconds");
     config.run.keep_runs = count("run", "keep_runs").unwrap_or(config.run.keep_runs);
@@ -310,6 +314,7 @@ mod tests {
             durability = "fast"
             [run]
             jobs = 3
+            prompt_jobs = 20
             task_jobs = 2
             step_timeout_seconds = 60
             keep_runs = 5
@@ -347,6 +352,9 @@ mod tests {
                 run: RunConfig {
                     jobs: Some(
                         3,
+                    ),
+                    prompt_jobs: Some(
+                        20,
                     ),
                     task_jobs: 2,
                     step_timeout_seconds: Some(

@@ -5,6 +5,20 @@ use std::collections::BTreeMap;
 use super::{DependsOn, StepId, Task};
 use crate::json::{Map, Value};
 
+/// The type of steps that ask a judge.
+const JUDGED: &str = "rubrics_verifier";
+/// What a run may say of all judges, and the field that it stands in.
+const JUDGE: [(&str, &str); 6] = [
+    ("judge_model", "default_model"),
+    ("judge_effort", "effort"),
+    ("judge_max_thinking_tokens", "max_thinking_tokens"),
+    ("judge_batch_size", "judge_batch_size"),
+    ("judge_batch_concurrency", "judge_batch_concurrency"),
+    ("use_agent_judge", "use_agent_judge"),
+];
+/// Whether judges see trajectories through a filter: `false` takes it away, `true` adds one where there is none.
+const FILTER: (&str, &str) = ("apply_trajectory_filter", "trajectory_filter");
+
 /// What one run changes in the tasks it runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
@@ -19,7 +33,12 @@ pub struct Overrides {
 impl Overrides {
     /// Returns whether every task stays as it is written.
     pub fn changes_nothing(&self) -> bool {
-        self.seed.is_empty() && !self.user.contains_key("step_params")
+        let is_wide = |key: &str| JUDGE.iter().any(|(known, _)| *known == key);
+        self.seed.is_empty()
+            && !self
+                .user
+                .keys()
+                .any(|key| key == "step_params" || key == FILTER.0 || is_wide(key))
     }
 
     /// Returns the fields that `step_params` gives for a step.
@@ -51,6 +70,9 @@ impl Overrides {
                     self.substitute_in(value);
                 }
             }
+            if step.kind == JUDGED {
+                self.set_judge(&mut step.fields);
+            }
             if let Some(params) = self.step_params(&step.id) {
                 for (field, value) in params {
                     step.fields.insert(field.clone(), value.clone());
@@ -58,6 +80,25 @@ impl Overrides {
             }
         }
         task
+    }
+
+    /// Sets what this run says of all judges.
+    fn set_judge(&self, fields: &mut Map<String, Value>) {
+        for (key, field) in JUDGE {
+            if let Some(value) = self.user.get(key) {
+                fields.insert(field.to_owned(), value.clone());
+            }
+        }
+        let (key, field) = FILTER;
+        match self.user.get(key) {
+            Some(Value::Bool(false)) => {
+                fields.remove(field);
+            }
+            Some(Value::Bool(true)) if fields.get(field).is_none_or(Value::is_null) => {
+                fields.insert(field.to_owned(), Value::Object(Map::new()));
+            }
+            _ => {}
+        }
     }
 
     fn substitute_in(&self, value: &mut Value) {
@@ -139,6 +180,43 @@ mod tests {
             applied.steps[0].fields["cmd"],
             json!(["<b> x <missing> a<b"])
         );
+    }
+
+    #[test]
+    fn what_a_run_says_of_judges_is_for_steps_with_one_and_counts_less_than_what_it_says_of_a_step()
+    {
+        let user = json!({
+            "judge_model": "large", "judge_effort": "high", "apply_trajectory_filter": true, "user_model": "small",
+            "step_params": {"check": {"effort": "low"}},
+        });
+        let overrides = |user: &Value| Overrides {
+            user: user.as_object().cloned().unwrap(),
+            ..Overrides::default()
+        };
+        let applied = |user: &Value, kind: &str, fields: Value| {
+            let mut task = task(fields);
+            task.steps[0].kind = kind.to_owned();
+            Value::Object(overrides(user).apply(&task).steps[0].fields.clone())
+        };
+        assert_eq!(
+            applied(&user, "rubrics_verifier", json!({"prompt_id": "p"})),
+            json!({"prompt_id": "p", "default_model": "large", "effort": "low", "trajectory_filter": {}})
+        );
+        assert_eq!(
+            applied(&user, "verify_sandbox", json!({})),
+            json!({"effort": "low"})
+        );
+        let without = json!({"apply_trajectory_filter": false});
+        assert_eq!(
+            applied(
+                &without,
+                "rubrics_verifier",
+                json!({"trajectory_filter": {}})
+            ),
+            json!({})
+        );
+        assert!(!overrides(&without).changes_nothing());
+        assert!(overrides(&json!({"user_model": "small"})).changes_nothing());
     }
 
     #[test]

@@ -27,8 +27,12 @@ pub struct Script {
 pub struct Rule {
     /// What is looked for in the prompt; any prompt where it is absent.
     pub prompt: Option<Pattern>,
+    /// The rule is only for this turn of a conversation; for all where it is absent.
+    pub turn: Option<u64>,
     /// The rule is only for the first so many attempts of the step that prompts; for all where it is absent.
     pub attempts: Option<u64>,
+    /// What else is looked for in the prompt: templates find 1 under the name where the pattern is found, and 0 where not.
+    pub tests: Vec<(String, Pattern)>,
     /// The calls, in order.
     pub calls: Vec<Call>,
     /// The text of the answer.
@@ -39,23 +43,40 @@ pub struct Rule {
     pub fail: Option<Template>,
 }
 
-/// A call of a tool.
+/// A call of a tool, or a message to another agent.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The `env_id`; the only env of the agent where it is absent.
-    pub env: Option<String>,
-    /// The tool.
-    pub tool: String,
-    /// Its arguments, an object.
-    pub arguments: Template,
+    /// Whom it goes to.
+    pub to: Callee,
     /// The name under which the answer is kept.
     pub save: Option<String>,
-    /// The call is left out where this finds nothing, or what is empty or false.
+    /// The call is left out where this finds nothing, or what is empty, false or 0.
     pub when: Option<Template>,
     /// The call is made once for each item of this list.
     pub for_each: Option<Template>,
     /// What becomes of a call that does not succeed.
     pub on_error: OnError,
+}
+
+/// Whom a call goes to.
+#[derive(Clone, Debug)]
+pub enum Callee {
+    /// A tool.
+    Tool {
+        /// The `env_id`; the only env of the agent where it is absent.
+        env: Option<String>,
+        /// The tool.
+        tool: String,
+        /// Its arguments, an object.
+        arguments: Template,
+    },
+    /// Another agent.
+    Peer {
+        /// Its name.
+        name: String,
+        /// What it is asked.
+        message: Template,
+    },
 }
 
 /// What becomes of a call that does not succeed.
@@ -87,9 +108,13 @@ impl Script {
         read::read(value)
     }
 
-    /// Finds the first rule for a prompt, which is made in this attempt of its step, the first being 1.
-    pub fn find(&self, prompt: &str, attempt: u32) -> Result<Option<Found>, String> {
+    /// Finds the first rule for a prompt, which is this turn of its conversation and is made in this attempt of its step,
+    /// the first being 1.
+    pub fn find(&self, prompt: &str, turn: u64, attempt: u32) -> Result<Option<Found>, String> {
         for (rule_ix, rule) in self.rules.iter().enumerate() {
+            if rule.turn.is_some_and(|only| only != turn) {
+                continue;
+            }
             if rule.attempts.is_some_and(|most| u64::from(attempt) > most) {
                 continue;
             }
@@ -105,10 +130,26 @@ impl Script {
     }
 }
 
+impl Rule {
+    /// Returns what the tests of the rule find in a prompt.
+    pub fn tested(&self, prompt: &str) -> Result<Map<String, Value>, String> {
+        let tested = self.tests.iter().map(|(name, pattern)| {
+            let is_found = pattern.is_found_in(prompt)?;
+            Ok((name.clone(), Value::from(u8::from(is_found))))
+        });
+        tested.collect()
+    }
+}
+
 impl Pattern {
     /// Returns the text of the pattern.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
+    }
+
+    fn is_found_in(&self, text: &str) -> Result<bool, String> {
+        let found = self.0.is_match(text);
+        found.map_err(|_| format!("the search for `{}` takes too long", self.as_str()))
     }
 
     /// Returns the groups that were found, by number and by name; `None` where the pattern is not found.
@@ -141,7 +182,7 @@ mod tests {
             {"attempts": 2, "fail": "not yet"}, {"reply": "Done."},
         ]}))
         .unwrap();
-        let rule = |attempt| script.find("go", attempt).unwrap().unwrap().rule_ix;
+        let rule = |attempt| script.find("go", 1, attempt).unwrap().unwrap().rule_ix;
         assert_eq!([1, 2, 3].map(rule), [0, 0, 1]);
         let faults = Script::read(&json!({"rules": [{"attempts": 0}]})).unwrap_err();
         assert_eq!(
@@ -151,19 +192,29 @@ mod tests {
     }
 
     #[test]
+    fn tests_find_1_or_0() {
+        let script = Script::read(&json!({"rules": [
+            {"tests": {"has_dana": "Dana", "has_sam": "(?i)sam"}, "reply": "{{has_dana}}"},
+        ]}))
+        .unwrap();
+        let tested = script.rules[0].tested("Hello Dana").unwrap();
+        assert_eq!(Value::Object(tested), json!({"has_dana": 1, "has_sam": 0}));
+    }
+
+    #[test]
     fn the_first_rule_for_a_prompt_counts() {
         let script = Script::read(&json!({"rules": [
             {"prompt": r"(?i)reply to (?<who>\w+)( now)?"}, {"prompt": "never"}, {"reply": "Hm."},
         ]}))
         .unwrap();
-        let found = script.find("Please REPLY to dana.", 1).unwrap().unwrap();
+        let found = script.find("Please REPLY to dana.", 1, 1).unwrap().unwrap();
         assert_eq!(found.rule_ix, 0);
         assert_eq!(
             Value::Object(found.groups),
             json!({"0": "REPLY to dana", "1": "dana", "who": "dana"})
         );
-        assert_eq!(script.find("?", 1).unwrap().unwrap().rule_ix, 2);
+        assert_eq!(script.find("?", 1, 1).unwrap().unwrap().rule_ix, 2);
         let narrow = Script::read(&json!({"rules": [{"prompt": "^a$"}]})).unwrap();
-        assert_eq!(narrow.find("b", 1), Ok(None));
+        assert_eq!(narrow.find("b", 1, 1), Ok(None));
     }
 }

@@ -327,6 +327,8 @@ impl Store {
         PlannedStep {
             id: StepId::new(&step.id),
             kind: "step",
+            prompts: false,
+            lane: aebuild::schedule::Lane::Works,
             determinism: step.determinism,
             touches,
             live: live.or_else(|| retires.then(|| Arc::new(Output::default()))),

@@ -132,7 +132,6 @@ fn two_steps_with_the_same_fields_have_two_keys() {
 #[test]
 fn what_cannot_be_collected_from_is_refused() {
     expect![[r#"
-        not-supported-yet /agent_name: agent `writer` cannot be used: no step type deploys agents in this release (name a sandbox with `sandbox_name`; `deploy_agent` comes in a later release)
         container-needs-docker /container_name: container `c` needs docker, which this release does not run (delete `container_name` to use the sandbox itself)
         path-with-dots /artifact_paths/0: path `../x` has `..` (write the path from the sandbox's root)
     "#]]

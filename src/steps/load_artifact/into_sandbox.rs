@@ -7,7 +7,7 @@ use crate::context::{Entry, Lookup, Output, Place};
 use crate::json::{Value, json};
 use crate::step::sandbox::Put;
 use crate::step::{ArtifactKind, ArtifactRef, StepCx, StepError};
-use crate::steps::target::below;
+use crate::steps::target::{Room, below};
 use crate::steps::{object_url, together};
 
 /// One artifact, ready to be copied.
@@ -124,12 +124,12 @@ impl LoadArtifact {
     }
 
     /// Copies files into a sandbox.
-    pub(super) async fn load_into_sandbox(
+    pub(super) async fn load_into_room(
         &self,
         cx: StepCx<'_>,
-        name: &str,
+        room: &Room,
     ) -> Result<Output, StepError> {
-        let sandbox = cx.sandbox(name)?;
+        let sandbox = room.open(cx)?;
         let (loads, puts) = match &self.source {
             Source::Artifacts(refs) => self.loads_of_folder(cx, refs)?,
             Source::Collected { step, .. } => self.loads_of_step(cx, step)?,
@@ -150,17 +150,30 @@ impl LoadArtifact {
             cx.note(&format!("copied {n} {files} to `{}`", self.destination));
         }
         let place = Place::Append(vec!["loaded_file_artifact_universes".to_owned()]);
+        let (agent, sandbox) = match room {
+            Room::Agent(name) => (Some(name), None),
+            Room::Sandbox(name) => (None, Some(name)),
+        };
         let entry = |load: Load| {
+            let files = match agent {
+                // A path for each name, as for an env.
+                Some(_) => {
+                    let path =
+                        |file: &String| (file.clone(), below(&self.destination, file).into());
+                    Value::Object(load.files.iter().map(path).collect())
+                }
+                None => json!(load.files),
+            };
             let value = json!({
                 "id": load.id,
                 "version": load.version,
                 "artifact_type": load.kind,
                 "env_id": null,
-                "agent_name": null,
-                "sandbox_name": name,
+                "agent_name": agent,
+                "sandbox_name": sandbox,
                 "container_name": null,
                 "destination_path": self.destination,
-                "files": load.files,
+                "files": files,
             });
             Entry::data(place.clone(), value)
         };

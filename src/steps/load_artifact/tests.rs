@@ -119,7 +119,7 @@ fn a_step_that_does_not_say_what_goes_where_is_refused() {
         .collect();
     expect![[r#"
         missing-field : the step does not say what it loads (add "artifact_id": ".." with the name of a folder below `artifacts/`)
-        missing-field : the step does not say which sandbox it loads into (add "sandbox_name": ".." with the name that a `deploy_sandbox` step gives it)
+        missing-field : the step does not say which sandbox it loads into (add "sandbox_name": ".." with the name that a `deploy_sandbox` step gives it, or `agent_name`)
         conflicting-fields /artifact_id: the step has both `artifacts` and `artifact_id` (delete one of `artifacts` and `artifact_id`)
         conflicting-fields /artifact_from_step_id: the step has both `artifact_from_step_id` and `artifact_id` (delete one of `artifact_from_step_id` and `artifact_id`)
         not-supported-yet /env_step_id: an env cannot be found by the step that deployed it alone (add "env_id": ".." with the env's id)

@@ -202,9 +202,9 @@ fn the_runner_leaves_a_result_or_says_what_is_wrong() {
 #[test]
 fn code_without_a_sandbox_is_refused() {
     expect![[r#"
-        not-supported-yet /env_id: env `email` cannot be used: no step type deploys envs in this release (name a sandbox with `sandbox_name`; `deploy_env` comes in a later release)
+        not-supported-yet /env_id: env `email` has no files that a step could reach in this release (name a sandbox with `sandbox_name` or an agent with `agent_name`)
         not-python /script_file: `run.sh` is no `.py` file (name the `.py` file of the artifact in which the function is)
-        missing-field : the step does not say which sandbox it runs code in (add "sandbox_name": ".." with the name that a `deploy_sandbox` step gives it)
+        missing-field : the step does not say which sandbox it runs code in (add "sandbox_name": ".." with the name that a `deploy_sandbox` step gives it, or `agent_name`)
     "#]]
     .assert_eq(
         &(refused(&TYPE, json!({"script_artifact_id": "a", "env_id": "email", "script_file": "run.sh"}))

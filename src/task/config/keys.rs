@@ -73,6 +73,12 @@ pub const KEYS: &[KeyDoc] = &[
         doc: "How many steps run at once, over all tasks. Where it is not set: two more than there are processors.",
     },
     KeyDoc {
+        path: "run.prompt_jobs",
+        kind: KeyKind::Whole(1, 4096),
+        default: "",
+        doc: "How many steps that wait for somebody else run at once, over all tasks: prompts, judges and reviews. They take none of `run.jobs`. Where it is not set: as many as `-j` or `run.jobs` says, else 64.",
+    },
+    KeyDoc {
         path: "run.task_jobs",
         kind: KeyKind::Whole(1, 1024),
         default: "4",

@@ -4,14 +4,14 @@ use fancy_regex::RegexBuilder;
 
 use super::schema::{CALL, RULE, SCRIPT};
 use super::template::{Template, is_name};
-use super::{Call, OnError, Pattern, Rule, Script};
+use super::{Call, Callee, OnError, Pattern, Rule, Script};
 use crate::diagnostic::nearest;
 use crate::json::{Map, Value};
 
 /// Steps back that one search may take; a search that needs more gives no answer.
 const MAX_STEPS_BACK: usize = 1_000_000;
 /// The names that mean something of their own in templates.
-const RESERVED: [&str; 3] = ["prompt", "match", "item"];
+const RESERVED: [&str; 4] = ["prompt", "turn", "match", "item"];
 
 /// Reads a script; the error holds every fault.
 pub(super) fn read(value: &Value) -> Result<Script, Vec<String>> {
@@ -53,24 +53,12 @@ impl Reader {
         let empty = Map::new();
         let rule = self.table(value, &RULE).unwrap_or(&empty);
         let at = self.at.clone();
-        self.names = vec!["prompt".to_owned()];
+        self.names = vec!["prompt".to_owned(), "turn".to_owned()];
         let prompt = self.text(rule, "prompt").and_then(|text| {
-            let built = RegexBuilder::new(text)
-                .backtrack_limit(MAX_STEPS_BACK)
-                .build();
             self.names.push("match".to_owned());
-            match built {
-                Ok(regex) => Some(Pattern(regex)),
-                Err(error) => {
-                    // Several lines with the pattern drawn in; the last one says what is wrong.
-                    let message = error.to_string();
-                    let why = message.lines().last().unwrap_or_default().trim();
-                    let why = why.trim_start_matches("error: ");
-                    self.fault(format!("`{text}` is no regular expression: {why}"));
-                    None
-                }
-            }
+            self.pattern(text)
         });
+        let tests = self.tests(rule);
         let mut calls = Vec::new();
         for call in self.list(rule, "calls") {
             self.at = format!("{}, call {}: ", at.trim_end_matches(": "), calls.len() + 1);
@@ -80,16 +68,20 @@ impl Reader {
         let reply = self.text_template(rule, "reply");
         let fail = self.text_template(rule, "fail");
         let structured = rule.get("structured").map(|value| self.template(value));
-        let attempts = rule.get("attempts").map(|value| {
-            let most = value.as_u64().filter(|most| *most > 0);
-            if most.is_none() {
-                self.fault("`attempts` must be a whole number of at least 1");
+        let mut whole = |key: &str| {
+            let value = rule.get(key)?;
+            let number = value.as_u64().filter(|number| *number > 0);
+            if number.is_none() {
+                self.fault(format!("`{key}` must be a whole number of at least 1"));
             }
-            most.unwrap_or(1)
-        });
+            Some(number.unwrap_or(1))
+        };
+        let (turn, attempts) = (whole("turn"), whole("attempts"));
         Rule {
             prompt,
+            turn,
             attempts,
+            tests,
             calls,
             reply: reply.unwrap_or(Template::Plain(Value::from(""))),
             structured,
@@ -97,18 +89,78 @@ impl Reader {
         }
     }
 
+    fn pattern(&mut self, text: &str) -> Option<Pattern> {
+        let built = RegexBuilder::new(text)
+            .backtrack_limit(MAX_STEPS_BACK)
+            .build();
+        match built {
+            Ok(regex) => Some(Pattern(regex)),
+            Err(error) => {
+                // Several lines with the pattern drawn in; the last one says what is wrong.
+                let message = error.to_string();
+                let why = message.lines().last().unwrap_or_default().trim();
+                let why = why.trim_start_matches("error: ");
+                self.fault(format!("`{text}` is no regular expression: {why}"));
+                None
+            }
+        }
+    }
+
+    fn tests(&mut self, rule: &Map<String, Value>) -> Vec<(String, Pattern)> {
+        let tests = match rule.get("tests") {
+            Some(Value::Object(tests)) => tests,
+            Some(_) => {
+                self.fault("`tests` must be a table");
+                return Vec::new();
+            }
+            None => return Vec::new(),
+        };
+        let mut read = Vec::new();
+        for name in tests.keys() {
+            self.name(name, "a test");
+            let pattern = self.text(tests, name).and_then(|text| self.pattern(text));
+            read.extend(pattern.map(|pattern| (name.clone(), pattern)));
+        }
+        read
+    }
+
+    /// Takes a name that templates may start with from here on.
+    fn name(&mut self, name: &str, what: &str) {
+        if RESERVED.contains(&name) {
+            self.fault(format!(
+                "{what} cannot be `{name}`, which has a meaning of its own"
+            ));
+        } else if !is_name(name) {
+            self.fault(format!("`{name}` is no name: use letters, digits and `_`"));
+        }
+        self.names.push(name.to_owned());
+    }
+
     fn call(&mut self, value: &Value) -> Call {
         let empty = Map::new();
         let call = self.table(value, &CALL).unwrap_or(&empty);
         let tool = self.text(call, "tool").unwrap_or_default().to_owned();
-        if value.is_object() && !call.contains_key("tool") {
+        let peer = self.text(call, "peer").map(str::to_owned);
+        if value.is_object() && !call.contains_key("tool") && peer.is_none() {
             self.fault("`tool` is missing");
         }
         let env = self.text(call, "env").map(str::to_owned);
-        for (key, name) in [("tool", Some(&tool)), ("env", env.as_ref())] {
+        for (key, name) in [
+            ("tool", Some(&tool)),
+            ("env", env.as_ref()),
+            ("peer", peer.as_ref()),
+        ] {
             if name.is_some_and(|name| name.contains("{{")) {
                 self.fault(format!("`{key}` is a name and cannot hold a template"));
             }
+        }
+        for key in ["tool", "env", "arguments"] {
+            if peer.is_some() && call.contains_key(key) {
+                self.fault(format!("a call with `peer` has a `message` and no `{key}`"));
+            }
+        }
+        if peer.is_none() && call.contains_key("message") {
+            self.fault("`message` is for a call with `peer`");
         }
         let for_each = match call.get("for_each") {
             Some(list @ (Value::String(_) | Value::Array(_))) => Some(self.template(list)),
@@ -122,6 +174,10 @@ impl Reader {
             self.names.push("item".to_owned());
         }
         let when = self.text_template(call, "when");
+        let message = self.text_template(call, "message");
+        if peer.is_some() && message.is_none() {
+            self.fault("`message` is missing");
+        }
         let arguments = match call.get("arguments") {
             Some(arguments @ Value::Object(_)) => self.template(arguments),
             Some(_) => {
@@ -143,19 +199,21 @@ impl Reader {
         };
         let save = self.text(call, "save").map(str::to_owned);
         if let Some(name) = &save {
-            if RESERVED.contains(&name.as_str()) {
-                self.fault(format!(
-                    "`save` cannot be `{name}`, which has a meaning of its own"
-                ));
-            } else if !is_name(name) {
-                self.fault(format!("`{name}` is no name: use letters, digits and `_`"));
-            }
-            self.names.push(name.clone());
+            self.name(name, "`save`");
         }
+        let to = match peer {
+            Some(name) => Callee::Peer {
+                name,
+                message: message.unwrap_or(Template::Plain(Value::from(""))),
+            },
+            None => Callee::Tool {
+                env,
+                tool,
+                arguments,
+            },
+        };
         Call {
-            env,
-            tool,
-            arguments,
+            to,
             save,
             when,
             for_each,
@@ -281,7 +339,10 @@ mod tests {
         let rule = &script.rules[0];
         assert!(rule.prompt.is_none() && rule.fail.is_none() && rule.structured.is_none());
         assert_eq!(rule.reply.fill(&Value::Null), Ok(json!("")));
-        assert_eq!(rule.calls[0].arguments.fill(&Value::Null), Ok(json!({})));
+        let Callee::Tool { arguments, .. } = &rule.calls[0].to else {
+            panic!("it is a tool")
+        };
+        assert_eq!(arguments.fill(&Value::Null), Ok(json!({})));
         assert_eq!(rule.calls[0].on_error, OnError::Fail);
     }
 }

@@ -5,12 +5,23 @@ use crate::json::{Value, json};
 /// The keys of a script.
 pub(super) const SCRIPT: [&str; 3] = ["type", "id", "rules"];
 /// The keys of a rule.
-pub(super) const RULE: [&str; 6] = ["prompt", "attempts", "calls", "reply", "structured", "fail"];
+pub(super) const RULE: [&str; 8] = [
+    "prompt",
+    "turn",
+    "attempts",
+    "tests",
+    "calls",
+    "reply",
+    "structured",
+    "fail",
+];
 /// The keys of a call.
-pub(super) const CALL: [&str; 7] = [
+pub(super) const CALL: [&str; 9] = [
     "env",
     "tool",
     "arguments",
+    "peer",
+    "message",
     "save",
     "when",
     "for_each",
@@ -25,9 +36,15 @@ pub fn schema() -> Value {
             "env": {
                 "type": "string",
                 "minLength": 1,
-                "description": "The `env_id`; it may be left out where the agent has exactly one env.",
+                "description": "The `env_id`; it may be left out where the agent has exactly one env. `sandbox` stands for the agent's own sandbox, which has the tools `bash`, `read_file` and `write_file`.",
             },
             "tool": {"type": "string", "minLength": 1, "description": "The tool."},
+            "peer": {
+                "type": "string",
+                "minLength": 1,
+                "description": "The agent that is asked, in place of a tool.",
+            },
+            "message": {"type": "string", "description": "What it is asked, with templates."},
             "arguments": {"type": "object", "description": "Its arguments, with templates."},
             "save": {
                 "type": "string",
@@ -37,7 +54,7 @@ pub fn schema() -> Value {
             "when": {
                 "type": "string",
                 "minLength": 1,
-                "description": "A template; where it finds nothing, or what is empty or false, the call is left out.",
+                "description": "A template; where it finds nothing, or what is empty, false or 0, the call is left out.",
             },
             "for_each": {
                 "type": ["string", "array"],
@@ -50,7 +67,6 @@ pub fn schema() -> Value {
                 "description": "What becomes of a call that does not succeed.",
             },
         },
-        "required": ["tool"],
         "additionalProperties": false,
     });
     let rule = json!({
@@ -60,10 +76,20 @@ pub fn schema() -> Value {
                 "type": "string",
                 "description": "A regular expression that is looked for in the prompt; any prompt where it is absent.",
             },
+            "turn": {
+                "type": "integer",
+                "minimum": 1,
+                "description": "The rule is only for this turn of a conversation, the first being 1.",
+            },
             "attempts": {
                 "type": "integer",
                 "minimum": 1,
                 "description": "The rule is only for the first so many attempts of the step that prompts.",
+            },
+            "tests": {
+                "type": "object",
+                "additionalProperties": {"type": "string"},
+                "description": "Regular expressions by name; a template finds 1 under the name where the prompt has a match, else 0.",
             },
             "calls": {"type": "array", "items": call, "description": "The calls, in order."},
             "reply": {"type": "string", "default": "", "description": "The answer, with templates."},

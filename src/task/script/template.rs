@@ -152,12 +152,13 @@ impl Template {
         }
     }
 
-    /// Returns whether this finds something that is neither empty nor false.
+    /// Returns whether this finds something that is neither empty nor false nor 0.
     pub fn holds(&self, scope: &Value) -> bool {
         match self.fill(scope) {
             Err(_) | Ok(Value::Null | Value::Bool(false)) => false,
             Ok(Value::String(text)) => !text.is_empty(),
             Ok(Value::Array(items)) => !items.is_empty(),
+            Ok(Value::Number(number)) => number.as_f64() != Some(0.0),
             Ok(_) => true,
         }
     }
@@ -283,6 +284,19 @@ mod tests {
             ),
         ] {
             assert_eq!(filled(template.clone()), Ok(value), "{template}");
+        }
+    }
+
+    #[test]
+    fn what_is_empty_or_false_or_0_does_not_hold() {
+        let scope =
+            json!({"yes": [1, 0.5, "x", [0], {}, true], "no": [0, 0.0, "", [], null, false]});
+        for (name, holds) in [("yes", true), ("no", false)] {
+            for at in 0..6 {
+                let template = json!(format!("{{{{{name}[{at}]}}}}"));
+                let template = Template::read(&template, &mut Vec::new());
+                assert_eq!(template.holds(&scope), holds, "{name} {at}");
+            }
         }
     }
 

@@ -1,0 +1,297 @@
+//! The turns of a conversation: the agent answers, and who plays the user answers that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::context::Lookup;
+use crate::json::{Map, Value, json};
+use crate::step::agent::{AgentError, PromptSettings, Reply, text_of, text_part};
+use crate::step::env::LiveEnv;
+use crate::step::{StepCx, StepError, StoredFile};
+use crate::steps::object_url;
+use crate::steps::on_agent::{self, Party, Talk};
+use crate::steps::shown::head;
+
+/// What a conversation is made of.
+pub(super) struct Conversation<'a> {
+    pub(super) cx: StepCx<'a>,
+    /// The agent that is prompted.
+    pub(super) name: &'a str,
+    pub(super) agent: Party,
+    /// What the agent and its settings are asked with.
+    pub(super) settings: PromptSettings,
+    pub(super) timeout: Duration,
+    /// Who plays the user, where there is more than one turn.
+    pub(super) user: Option<User>,
+    pub(super) max_turns: u64,
+}
+
+/// Number of characters of a message that the log shows.
+const SHOWN: usize = 200;
+
+/// Who plays the user.
+pub(super) struct User {
+    pub(super) name: String,
+    /// The agent; `None` where it is a person.
+    pub(super) party: Option<Party>,
+    pub(super) settings: PromptSettings,
+    pub(super) timeout: Duration,
+}
+
+/// How a conversation went.
+#[derive(Debug, Default)]
+pub(super) struct Talked {
+    /// The agent's last reply.
+    pub(super) reply: Reply,
+    /// Where the trajectory of each turn is kept.
+    pub(super) trajectories: Vec<Option<StoredFile>>,
+    /// What the agent was sent in each turn; null in the first, which is the prompt.
+    pub(super) sent: Vec<Value>,
+    /// What the user gave besides its message, turn by turn.
+    pub(super) extras: Vec<Value>,
+    pub(super) tool_calls: u64,
+    /// The models that were used by the agent and the user.
+    pub(super) model: Option<String>,
+    pub(super) user_model: Option<String>,
+}
+
+/// What the user says next.
+struct Said {
+    parts: Vec<Value>,
+    extra: Map<String, Value>,
+    is_done: bool,
+}
+
+impl Conversation<'_> {
+    /// Takes turns until one is the last.
+    pub(super) async fn go(&self, talk: &mut Talk, first: Vec<Value>) -> Result<Talked, StepError> {
+        let cx = self.cx;
+        let mut talked = Talked::default();
+        let mut user_talk = Talk::new(&format!("{}/user", talk.context_id));
+        let mut parts = first;
+        for turn in 1..=self.max_turns {
+            talked.sent.push(match turn {
+                1 => Value::Null,
+                _ => Value::Array(parts.clone()),
+            });
+            let asked = self.agent.ask(talk, parts, &self.settings, self.timeout);
+            let reply = match asked.await {
+                Ok(reply) => reply,
+                Err(error) => return Err(on_agent::failed(cx, error)),
+            };
+            // Without a store there is no place for the trajectory, and the reply counts all the same.
+            let kept = cx.services.keep(&on_agent::lines(&reply.trajectory)).ok();
+            talked.trajectories.push(kept);
+            talked.tool_calls += reply.tool_calls;
+            cx.note(&format!("{}: {}", self.name, head(&reply.text, SHOWN)));
+            talked.model = reply.model.clone().or(talked.model);
+            talked.reply = reply;
+            let Some(user) = self.user.as_ref().filter(|_| turn < self.max_turns) else {
+                break;
+            };
+            // The prompt is never shown to the user: it plays whoever wrote it.
+            let answer = match self.user_says(user, &mut user_talk, &talked.reply).await {
+                Ok(answer) => answer,
+                Err(AgentError::TimedOut { .. }) => {
+                    // How long it took decided where the conversation ended.
+                    cx.services
+                        .do_not_keep("who plays the user gave no answer in time");
+                    cx.note(&format!(
+                        "`{}` gave no answer in time: the conversation ends",
+                        user.name
+                    ));
+                    break;
+                }
+                Err(AgentError::Failed { message, .. }) => {
+                    cx.note(&format!(
+                        "`{}` failed: {message}: the conversation ends",
+                        user.name
+                    ));
+                    break;
+                }
+                Err(error) => return Err(on_agent::failed(cx, error)),
+            };
+            talked.user_model = answer.model.clone().or(talked.user_model);
+            let said = said(answer);
+            cx.note(&format!(
+                "{}: {}",
+                user.name,
+                head(&text_of(&said.parts), SHOWN)
+            ));
+            if !said.extra.is_empty() {
+                talked
+                    .extras
+                    .push(json!({"turn": turn, "fields": said.extra}));
+            }
+            if said.is_done || said.parts.is_empty() {
+                cx.note(&format!(
+                    "`{}` has no more to say after turn {turn}",
+                    user.name
+                ));
+                break;
+            }
+            parts = said.parts;
+        }
+        Ok(talked)
+    }
+}
+
+impl Conversation<'_> {
+    /// Returns the envs that who takes part may work on, each once.
+    pub(super) fn envs(&self) -> Vec<Arc<dyn LiveEnv>> {
+        let user = self.user.as_ref().and_then(|user| user.party.as_ref());
+        let mut envs: Vec<Arc<dyn LiveEnv>> = Vec::new();
+        for env in self.agent.reach().iter().chain(user.into_iter().flat_map(Party::reach)) {
+            if !envs.iter().any(|other| other.env_id() == env.env_id()) {
+                envs.push(env.clone());
+            }
+        }
+        envs
+    }
+
+    async fn user_says(
+        &self,
+        user: &User,
+        talk: &mut Talk,
+        reply: &Reply,
+    ) -> Result<Reply, AgentError> {
+        if let Some(party) = &user.party {
+            let parts = reply.all_parts();
+            return party.ask(talk, parts, &user.settings, user.timeout).await;
+        }
+        let cx = self.cx;
+        cx.services.do_not_keep("a person took part in it");
+        let text = format!("{}: {}\n(an empty answer ends it)", self.name, reply.text);
+        let asked = cx.services.ask_person(&text, &[]);
+        match tokio::time::timeout(user.timeout, asked).await {
+            Ok(Ok(text)) => Ok(Reply {
+                text,
+                ..Reply::default()
+            }),
+            Ok(Err(error)) => Err(AgentError::Failed {
+                agent: user.name.clone(),
+                message: error.message,
+                trajectory: Vec::new(),
+            }),
+            Err(_) => Err(AgentError::TimedOut {
+                agent: user.name.clone(),
+                limit: user.timeout,
+            }),
+        }
+    }
+}
+
+/// Reads what a user gave: `{"message": .., "done": ..}` as a typed value or as the text; any other text is the message.
+fn said(answer: Reply) -> Said {
+    let typed = answer.structured.clone().filter(Value::is_object);
+    let typed = typed.or_else(|| on_agent::json_in(&answer.text));
+    let members = typed.as_ref().and_then(Value::as_object);
+    let message = members.and_then(|members| members.get("message")?.as_str());
+    let (Some(members), Some(message)) = (members, message) else {
+        let parts = match answer.text.trim() {
+            "" if answer.parts.is_empty() => Vec::new(),
+            _ => answer.all_parts(),
+        };
+        return Said {
+            parts,
+            extra: Map::new(),
+            is_done: false,
+        };
+    };
+    let mut extra = members.clone();
+    extra.remove("message");
+    Said {
+        is_done: extra.remove("done") == Some(Value::Bool(true)),
+        parts: vec![text_part(message)],
+        extra,
+    }
+}
+
+/// Returns the schema of what a user gives where nothing else is asked of it.
+pub(super) fn user_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "message": {"type": "string", "description": "What you say next."},
+            "done": {"type": "boolean", "description": "Whether the conversation is over; your message is not sent then."},
+        },
+        "required": ["message", "done"],
+        "additionalProperties": false,
+    })
+}
+
+/// Returns the place of what an agent remembers of a conversation that others go on with.
+pub(super) fn memory_path(agent: &str, context_id: &str) -> Vec<String> {
+    ["agent_contexts", agent, context_id]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+/// Finds where a conversation stands that an earlier step began.
+pub(super) fn resumed(
+    cx: StepCx<'_>,
+    agent: &str,
+    context_id: &str,
+) -> Result<Option<Talk>, StepError> {
+    let Some(found) = cx.find(&Lookup::Metadata(memory_path(agent, context_id))) else {
+        return Ok(None);
+    };
+    let lost = || {
+        StepError::new(format!(
+            "the store has lost what `{agent}` remembers of context `{context_id}`"
+        ))
+    };
+    let file = found["object_url"]
+        .as_str()
+        .and_then(object_url::read)
+        .ok_or_else(lost)?;
+    let to = cx.services.scratch()?.join("memory.json");
+    if !cx.services.fetch(&file, &to)? {
+        return Err(lost());
+    }
+    let bytes =
+        crate::system::disk::read(&to).map_err(|error| StepError::new(error.to_string()))?;
+    let memory = crate::json::from_slice(&bytes).map_err(|_| lost())?;
+    Ok(Some(Talk {
+        context_id: context_id.to_owned(),
+        turn: found["turns"].as_u64().unwrap_or(0),
+        memory,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_says_what_is_sent_next_or_that_it_is_done() {
+        let check = |text: &str, structured: Value, wanted: (&str, bool, &str)| {
+            let answer = Reply {
+                text: text.to_owned(),
+                structured: (!structured.is_null()).then_some(structured),
+                ..Reply::default()
+            };
+            let said = said(answer);
+            let text = crate::step::agent::text_of(&said.parts);
+            let extra = Value::Object(said.extra).to_string();
+            assert_eq!((text.as_str(), said.is_done, extra.as_str()), wanted);
+        };
+        check("Hello?", Value::Null, ("Hello?", false, "{}"));
+        check(
+            r#"{"message": "And?", "done": false}"#,
+            Value::Null,
+            ("And?", false, "{}"),
+        );
+        check(
+            "",
+            json!({"message": "Bye", "done": true, "mood": 3}),
+            ("Bye", true, r#"{"mood":3}"#),
+        );
+        check(
+            r#"I say {"done": true}"#,
+            Value::Null,
+            (r#"I say {"done": true}"#, false, "{}"),
+        );
+        check("  ", Value::Null, ("", false, "{}"));
+    }
+}

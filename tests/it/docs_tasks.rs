@@ -1,0 +1,224 @@
+//! The tasks of the docs with several agents: which edit runs which steps, and how live things get to their state.
+
+use std::fs;
+
+use aebuild::event::Outcome;
+
+use crate::story::{Seen, Story};
+use crate::support::{files, root};
+
+/// A copy of an example that ran twice: the second run ran nothing.
+struct Task {
+    story: Story,
+}
+
+impl Task {
+    fn of(name: &str, ran: &str) -> Task {
+        let task = Task {
+            story: Story::new(),
+        };
+        let folder = format!("tasks/{name}/");
+        for file in files(&folder, "") {
+            let below = file.strip_prefix(&folder).unwrap();
+            if below != "README.md" {
+                task.story
+                    .write(below, fs::read(root().join(&file)).unwrap());
+            }
+        }
+        let config = root().join(&folder).join("aebuild.toml");
+        let config = fs::read_to_string(config).unwrap_or_default();
+        let walls = "[sandbox]\nisolation = \"none\"\n[cache]\ndurability = \"fast\"\n";
+        task.story.write("aebuild.toml", walls.to_owned() + &config);
+        task.story.settle();
+        let first = task.story.run();
+        assert_eq!(first.outcome(), Outcome::Passed, "{:?}", first.notices());
+        assert_eq!(first.ran(), ran);
+        let second = task.story.run();
+        assert_eq!((second.ran(), second.provisioned()), Default::default());
+        task
+    }
+
+    /// Replaces a text of a file, and runs.
+    fn edited(&self, file: &str, old: &str, new: &str) -> Seen {
+        let text = fs::read_to_string(self.story.path(file)).unwrap();
+        assert!(text.contains(old), "{file} has no {old}");
+        self.story.write(file, text.replace(old, new));
+        self.story.settle();
+        let seen = self.story.run();
+        seen.summary();
+        seen
+    }
+
+    /// Edits a file, and tells what ran and how live things got to their state; the edit is taken back.
+    #[track_caller]
+    fn edit(&self, file: &str, old: &str, new: &str, ran: &str, provisioned: &str) {
+        let seen = self.edited(file, old, new);
+        assert_eq!(
+            (seen.ran().as_str(), seen.provisioned().as_str()),
+            (ran, provisioned),
+            "{file}: {old} -> {new}"
+        );
+        let back = self.edited(file, new, old);
+        assert_eq!(back.ran(), "", "what was kept is still there");
+    }
+}
+
+#[test]
+fn q3_to_sam() {
+    let task = Task::of("q3-to-sam", "ask check mailbox numbers peer");
+    let json = "tasks/q3-to-sam.json";
+    task.edit(
+        "artifacts/sent/verify.toml",
+        "Sam got one mail",
+        "one mail for Sam",
+        "check",
+        "check:restore",
+    );
+    task.edit(
+        json,
+        "Have the Q3 numbers sent",
+        "Please have the Q3 numbers sent",
+        "ask",
+        "ask:restore ask:restore",
+    );
+    // The planner's env is loaded anew; the mailbox comes back as it was before the prompt.
+    task.edit(
+        "artifacts/records/files.json",
+        "September,41",
+        "September,42",
+        "ask check numbers",
+        "numbers:create ask:reuse ask:restore check:reuse",
+    );
+    // Nobody but the writer looks at the mailbox, and the planner asks the writer.
+    task.edit(
+        "artifacts/mailbox/mail.json",
+        "Could I have the numbers?",
+        "May I have the numbers?",
+        "ask check mailbox",
+        "mailbox:create ask:restore ask:reuse check:reuse",
+    );
+    // How a peering is written says nothing of who is whose peer.
+    task.edit(
+        json,
+        r#""depends_on": ["peer", "#,
+        r#""depends_on": [ "peer", "#,
+        "",
+        "",
+    );
+}
+
+#[test]
+fn chart_q3() {
+    let task = Task::of("chart-q3", "chart collect data grade handoff");
+    let json = "tasks/chart-q3.json";
+    task.edit(
+        json,
+        "a bar for each month",
+        "one bar for each month",
+        "grade",
+        "grade:restore",
+    );
+    task.edit(
+        "agents/judge/agent.toml",
+        "pixels wide\" }",
+        "dots wide\" }",
+        "grade handoff",
+        "handoff:create grade:reuse",
+    );
+    task.edit(
+        json,
+        "Draw the revenue",
+        "Please draw the revenue",
+        "chart grade",
+        "chart:restore grade:restore",
+    );
+    task.edit(
+        "artifacts/q3/q3.csv",
+        "August,29",
+        "August,27",
+        "chart collect data grade handoff",
+        "data:create chart:reuse collect:reuse handoff:create grade:reuse",
+    );
+    // The same chart comes out of another script: what is done with it stands.
+    task.edit(
+        "artifacts/q3/draw.sh",
+        "# Draws",
+        "# It draws",
+        "chart collect data",
+        "data:create chart:reuse collect:reuse",
+    );
+}
+
+#[test]
+fn talk_to_dana() {
+    let task = Task::of("talk-to-dana", "grade inbox talk");
+    task.edit(
+        "tasks/talk-to-dana.json",
+        "before it mails anything",
+        "before it writes",
+        "grade",
+        "",
+    );
+    task.edit(
+        "agents/judge/agent.toml",
+        "it asks in its first turn",
+        "it asks at once",
+        "grade",
+        "",
+    );
+    task.edit(
+        "agents/dana/agent.toml",
+        "Some time next week, I think.",
+        "Thursday at nine.",
+        "grade talk",
+        "talk:restore",
+    );
+    task.edit(
+        "tasks/talk-to-dana.json",
+        "\"max_conversation_turns\": 6",
+        "\"max_conversation_turns\": 5",
+        "talk",
+        "talk:restore",
+    );
+    // What is said is the same, so the judge is not asked.
+    task.edit(
+        "artifacts/danas-mail/inbox.json",
+        "Nothing happened.",
+        "Nothing much happened.",
+        "inbox talk",
+        "inbox:create talk:reuse",
+    );
+}
+
+#[test]
+fn support_world() {
+    let names =
+        "ada ben cleo dana eli fay gus hal ida jon kim leo mia ned ora pia quinn rex sue tom";
+    let talks: String = names
+        .split(' ')
+        .map(|name| format!(" talk-{name}"))
+        .collect();
+    let grades = talks.replace("talk-", "grade-");
+    let ran = format!("company end-state{grades} peer{talks}");
+    let task = Task::of("support-world", &ran);
+    task.edit(
+        "artifacts/end-state/verify.toml",
+        "no order was rewritten",
+        "orders stand",
+        "end-state",
+        "end-state:restore",
+    );
+    // Twenty conversations with one env are one group: who edits one of them has them all again.
+    let seen = task.edited(
+        "tasks/support-world.json",
+        "about order 1001.",
+        "about order 1001, please.",
+    );
+    assert_eq!(
+        seen.ran()
+            .split(' ')
+            .filter(|step| step.starts_with("talk-"))
+            .count(),
+        20
+    );
+}

@@ -61,7 +61,7 @@ pub struct Caller {
     left: Option<watch::Receiver<bool>>,
     /// The trigger that acts, where one does.
     cause: Option<Cause>,
-    /// Whether the step may change the env, so that time goes on while it runs.
+    /// Whether the step works on the env, so that time goes on while it runs and its calls set triggers off.
     passes_time: bool,
 }
 

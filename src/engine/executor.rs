@@ -418,9 +418,8 @@ impl Services for World {
         let told = move |line: &str| add_to_log(&log, format!("{line}\n").as_bytes());
         let step = self.job.plan.steps[self.step.at()].id.as_str();
         let planned = &self.job.plan.steps[self.step.at()];
-        let changes = planned.touches.iter().any(|(resource, touch)| {
-            *resource == ResourceId::env(name) && *touch != Touch::Observes
-        });
+        let works = (ResourceId::env(name), Touch::Mutates);
+        let changes = planned.touches.contains(&works);
         let caller = Caller::new(step, DEFAULT_ROLE)
             .passing_time(changes)
             .telling(Arc::new(told))

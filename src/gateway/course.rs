@@ -1,8 +1,8 @@
 //! How things go on in an env by themselves: its virtual clock, its triggers, and who works on it meanwhile.
 //!
 //! An event clock stands still while any step works on the env. It leaps when all of them wait: to the nearest point that
-//! one of them waits for, through all that is due on the way. A clock in real time goes on while a step is there that may
-//! change the env, and stands still between steps, when the state is taken.
+//! one of them waits for, through all that is due on the way. A clock in real time goes on while a step is there that works
+//! on the env, and stands still between steps, when the state is taken.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

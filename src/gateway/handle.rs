@@ -21,7 +21,7 @@ pub struct EnvHandle {
     gateway: Arc<Gateway>,
     pub(super) caller: Caller,
     grants: Arc<Mutex<Vec<(String, Grant)>>>,
-    /// Has time go on while it is there, for a step that may change the env.
+    /// Has time go on while it is there, for a step that works on the env.
     presence: Option<Arc<Presence>>,
 }
 

@@ -63,7 +63,7 @@ pub(super) fn is_timed(
     touched: &[(ResourceId, Touch)],
 ) -> bool {
     let changes_env = |(resource, touch): &&(ResourceId, Touch)| {
-        resource.kind == ResourceKind::Env && matches!(touch, Touch::Mutates | Touch::MayMutate)
+        resource.kind == ResourceKind::Env && *touch == Touch::Mutates
     };
     let changed: Vec<&str> = touched
         .iter()

@@ -29,6 +29,10 @@
 //! `metadata.models.solver` get one entry each under the step's id, `metadata.usersim_turn_outputs` what the user gave
 //! besides its messages, and `metadata.agent_contexts` what the agent remembers of a named context.
 //!
+//! After the last turn `metadata.env_trigger_state.<env_id>` says of each env with triggers where they stand: `statuses`,
+//! more of each in `triggers`, how many things happened, and in a file at `object_url` what. It is waited until what triggers
+//! began is done, for at most a minute of real time; `capture_is_final` says whether it is. Envs of peers count too.
+//!
 //! # What is in its key
 //!
 //! The prompt and the other fields, what the agent and the user are, their peers and skills, the state of their sandboxes
@@ -57,8 +61,8 @@ use serde::{Deserialize, Serialize};
 
 use self::conversation::{Conversation, Talked, User};
 use super::on_agent::{self, Talk};
-use super::on_triggers;
 use super::target::{CONFLICT, DEFAULT_AGENT, MISSING, NOT_YET, given};
+use super::{on_env, on_triggers};
 use crate::context::{Entry, Lookup, Output, Place};
 use crate::digest::Digester;
 use crate::json::{Map, Value, json};
@@ -486,10 +490,11 @@ impl Step for PromptAgent {
         } else {
             ""
         };
-        vec![NameRef {
+        let reply = NameRef {
             field: field.to_owned(),
             lookup: Lookup::Prompt(self.prompt_id.clone()),
-        }]
+        };
+        vec![reply, on_env::provides(&["env_trigger_state"])]
     }
 
     fn run<'a>(&'a self, cx: StepCx<'a>) -> BoxFuture<'a, Result<Output, StepError>> {

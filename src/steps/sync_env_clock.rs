@@ -9,8 +9,9 @@
 //! each call of a tool tells the server in its `_meta` what the clock shows, as `aebuild/virtual_time`. The envs that are
 //! compiled in follow it.
 //!
-//! The clock goes on at the rate while a step runs that may change the env, and stands still between steps. Who waits with
-//! `wait_until` waits in real time. With rate 0 it stands still for good.
+//! The clock goes on at the rate while a step works on the env, such as a prompt, and stands still between such steps and
+//! for who only looks, such as a verifier. Who waits with `wait_until` waits in real time. With rate 0 it stands still for
+//! good.
 //!
 //! With `clock = "event"` in `[envs.<name>]` of `aebuild.toml` the rate means nothing else than that: the clock stands still
 //! while any agent works on the env, and leaps when all of them wait, through all that is due on the way. A week passes in no
@@ -23,7 +24,7 @@
 //! # What is in its key
 //!
 //! Its fields, its id and the state of the env; not `timeout_seconds`. With a clock in real time, the steps after it that
-//! may change the env are `sampled`.
+//! work on the env are `sampled`.
 //!
 //! # Effects
 //!

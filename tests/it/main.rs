@@ -28,3 +28,4 @@ mod story;
 mod support;
 mod tasks;
 mod tidy;
+mod weeks;

@@ -141,7 +141,12 @@ impl Conversation<'_> {
     pub(super) fn envs(&self) -> Vec<Arc<dyn LiveEnv>> {
         let user = self.user.as_ref().and_then(|user| user.party.as_ref());
         let mut envs: Vec<Arc<dyn LiveEnv>> = Vec::new();
-        for env in self.agent.reach().iter().chain(user.into_iter().flat_map(Party::reach)) {
+        for env in self
+            .agent
+            .reach()
+            .iter()
+            .chain(user.into_iter().flat_map(Party::reach))
+        {
             if !envs.iter().any(|other| other.env_id() == env.env_id()) {
                 envs.push(env.clone());
             }

@@ -74,8 +74,11 @@ pub(super) fn trigger_log(cx: StepCx<'_>, response: &Value, up_to: Option<u64>) 
             turn.is_none_or(|turn| turn <= last)
         });
     }
+    // What happens in an env has a place in virtual time alone.
     let at = |firing: &Value| {
-        let at = firing.get("at").and_then(Value::as_str);
+        let at = ["at", "virtual_time"]
+            .iter()
+            .find_map(|key| firing.get(key)?.as_str());
         at.unwrap_or_default().to_owned()
     };
     firings.sort_by_key(at);

@@ -275,9 +275,9 @@ pub const KEYS: &[KeyDoc] = &[
         path: "envs.*.clock",
         kind: KeyKind::OneOf(&["real", "event"]),
         default: "\"real\"",
-        doc: "How the virtual clock of the env goes on, once `sync_env_clock` has set it. `real`: at its rate, while a step that may \
-              change the env runs; such steps are then `sampled`. `event`: it stands still while anybody works, and leaps to what is \
-              due next when all wait, with `wait_until` or at the end; the same steps then give the same results.",
+        doc: "How the virtual clock of the env goes on, once `sync_env_clock` has set it. `real`: at its rate, while a step \
+              works on the env, such as a prompt; such steps are then `sampled`. `event`: it stands still while anybody works, and \
+              leaps to what is due next when all wait, with `wait_until` or at the end; the same steps then give the same results.",
     },
     KeyDoc {
         path: "agents.*.type",

@@ -3,6 +3,7 @@
 //! One dispatcher with one loop owns all state: it feeds each task's scheduler with what happened, carries out its
 //! commands, and tells one ordered stream of [`RunEvent`]s. Steps run beside it and talk to nobody else.
 
+mod company;
 mod executor;
 mod live;
 mod live_docker;
@@ -17,7 +18,7 @@ pub use live::{LiveSettings, Provisioner};
 pub use result::scores;
 pub use store::{FAILURE, Store, TRACE, Verdicts};
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Poll;
@@ -147,12 +148,19 @@ enum Message {
         step: StepIx,
     },
     Notice(String),
+    Rests {
+        task: usize,
+        step: StepIx,
+    },
 }
 
 struct Active<'s> {
     job: Arc<TaskJob>,
     scheduler: Scheduler<'s>,
     aborts: HashMap<StepIx, watch::Sender<bool>>,
+    goings: company::Goings,
+    /// Steps that run and have given their slots back.
+    resting: HashSet<StepIx>,
     queued: HashMap<StepIx, (u32, Vec<Need>)>,
     logs: HashMap<StepIx, (Log, i64, u64)>,
     unfit: HashMap<StepIx, String>,
@@ -220,6 +228,7 @@ impl<'a> Dispatcher<'a> {
                 let mut task = self.begin(job);
                 let commands = task.scheduler.on(Input::Begin);
                 let ended = self.carry_out(at, &mut task, commands, &mut pool, &send);
+                company::tell(&task.goings, &task.job.plan, &task.scheduler);
                 if ended {
                     results[at] = Some(self.finish(at, task).await);
                 } else {
@@ -314,7 +323,10 @@ impl<'a> Dispatcher<'a> {
                 unfit,
                 lane,
             } => {
-                pool.done(lane);
+                let is_resting = |running: &mut Active<'a>| running.resting.remove(&step);
+                if !active.get_mut(&task).is_some_and(is_resting) {
+                    pool.done(lane);
+                }
                 if let Some(running) = active.get_mut(&task) {
                     running.aborts.remove(&step);
                     running.unfit.remove(&step);
@@ -352,6 +364,14 @@ impl<'a> Dispatcher<'a> {
                 };
                 self.feed(task, input, active, results, pool, send).await;
             }
+            Message::Rests { task, step } => {
+                if let Some(running) = active.get_mut(&task)
+                    && running.resting.insert(step)
+                {
+                    pool.done(running.job.plan.steps[step.at()].lane);
+                    self.start_steps(active, pool, send);
+                }
+            }
             Message::Woke { task, step } => {
                 self.feed(task, Input::Woke(step), active, results, pool, send)
                     .await;
@@ -368,6 +388,8 @@ impl<'a> Dispatcher<'a> {
             job,
             scheduler,
             aborts: HashMap::new(),
+            goings: company::Goings::default(),
+            resting: HashSet::new(),
             queued: HashMap::new(),
             logs: HashMap::new(),
             unfit: HashMap::new(),
@@ -391,6 +413,7 @@ impl<'a> Dispatcher<'a> {
         if let Some(task) = active.get_mut(&at) {
             let commands = task.scheduler.on(input);
             let ended = self.carry_out(at, task, commands, pool, send);
+            company::tell(&task.goings, &task.job.plan, &task.scheduler);
             if ended && let Some(task) = active.remove(&at) {
                 results[at] = Some(self.finish(at, task).await);
             }
@@ -443,6 +466,7 @@ impl<'a> Dispatcher<'a> {
             timeout: self.settings.step_timeout,
             redactor: self.redactor.clone(),
             aborted,
+            goings: task.goings.subscribe(),
         };
         let send = send.clone();
         tokio::spawn(async move {
@@ -459,6 +483,7 @@ impl<'a> Dispatcher<'a> {
                     },
                     executor::Moment::Started => Message::Started { task: at, step },
                     executor::Moment::Notice(text) => Message::Notice(text),
+                    executor::Moment::Rests => Message::Rests { task: at, step },
                 });
             };
             let finished = run.run(&told).await;

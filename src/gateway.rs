@@ -15,6 +15,7 @@ mod back;
 mod clock;
 mod clock_tools;
 mod course;
+mod company;
 mod course_routes;
 mod firing;
 mod gate;
@@ -32,6 +33,7 @@ mod waiting;
 mod tests;
 
 pub use access::Access;
+pub use company::Company;
 pub use gate::{Gate, GateSettings};
 pub use handle::EnvHandle;
 pub use hook::{Hook, ToolCall};
@@ -63,6 +65,8 @@ pub struct Caller {
     cause: Option<Cause>,
     /// Whether the step works on the env, so that time goes on while it runs and its calls set triggers off.
     passes_time: bool,
+    /// The steps that may work on the env at once with this one.
+    company: Option<Arc<dyn Company>>,
 }
 
 /// What of a trigger matters to what it does.
@@ -85,6 +89,7 @@ impl Caller {
             left: None,
             cause: None,
             passes_time: false,
+            company: None,
         }
     }
 
@@ -103,6 +108,12 @@ impl Caller {
             return tokio::time::sleep(LAST_ANSWERS).await;
         }
         std::future::pending().await
+    }
+
+    /// Has the clock leap, and triggers told, when these steps rest too.
+    pub fn in_company(mut self, company: Option<Arc<dyn Company>>) -> Self {
+        self.company = company;
+        self
     }
 
     /// Has each call told in a line.

@@ -80,6 +80,11 @@ impl Clock {
         self.set.as_ref().is_some_and(|set| set.rate == 0.0)
     }
 
+    /// Returns whether it is one that goes on in real time, where somebody is there.
+    pub(super) fn goes_on(&self) -> bool {
+        self.set.as_ref().is_some_and(|set| set.rate > 0.0)
+    }
+
     /// Has it go on from this real time.
     pub(super) fn run(&mut self, real: i64) {
         if let Some(set) = &mut self.set

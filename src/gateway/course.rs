@@ -1,5 +1,7 @@
 //! How things go on in an env by themselves: its virtual clock, its triggers, and who works on it meanwhile.
 //!
+//! Where no clock runs in real time, all is done in order: a call is answered when what it set off is done.
+//!
 //! An event clock stands still while any step works on the env. It leaps when all of them wait: to the nearest point that
 //! one of them waits for, through all that is due on the way. A clock in real time goes on while a step is there that works
 //! on the env, and stands still between steps, when the state is taken.
@@ -11,6 +13,7 @@ use std::sync::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::Caller;
 use super::clock::Clock;
 use super::triggers::{Effect, Engine, Event};
 use crate::json::{Value, json};
@@ -37,13 +40,40 @@ pub(super) struct Inner {
     working: BTreeMap<String, usize>,
     /// Who waits for a point: number, step, point.
     waiting: Vec<(u64, String, Moment)>,
-    executors: Vec<(u64, String, Arc<dyn Executor>)>,
-    /// The number of the next waiter or executor.
-    next: u64,
+    /// Who is done and waits for the others: number, step, and where the triggers stand when all are.
+    settling: Vec<(u64, String, Option<Value>)>,
+    /// The steps for which something is done that triggers ask for, each with how often.
+    within: BTreeMap<String, usize>,
+    executors: Vec<Attending>,
+    /// The number of the last waiter, executor or call.
+    last: u64,
     /// How often somebody came when nobody was there.
     shifts: u64,
     /// Whether somebody has the clock leap.
     is_leaping: bool,
+}
+
+/// An agent that follows instructions.
+struct Attending {
+    number: u64,
+    agent: String,
+    step: String,
+    executor: Arc<dyn Executor>,
+}
+
+impl Inner {
+    /// Returns the next number, from 1.
+    pub(super) fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Returns the steps that wait for a point or for others.
+    fn resting(&self) -> Vec<String> {
+        let waiting = self.waiting.iter().map(|(_, step, _)| step);
+        let settling = self.settling.iter().map(|(_, step, _)| step);
+        waiting.chain(settling).cloned().collect()
+    }
 }
 
 impl Course {
@@ -59,6 +89,11 @@ impl Course {
     /// Returns whether time goes on by leaps alone.
     pub(super) fn leaps(&self) -> bool {
         self.mode == ClockMode::Event
+    }
+
+    /// Returns whether what a call sets off is done before the call is answered: no clock runs meanwhile.
+    pub(super) fn is_in_order(&self) -> bool {
+        self.leaps() || !self.inner().clock.goes_on()
     }
 
     /// Returns the real time, in microseconds since some point.
@@ -174,6 +209,7 @@ impl Course {
         }
         if inner.working.is_empty() {
             inner.clock.pause(real);
+            inner.engine.rest();
         }
         drop(inner);
         self.changed.notify_waiters();
@@ -191,11 +227,15 @@ impl Course {
     }
 
     /// Has an agent follow instructions, and returns the number under which it does.
-    pub(super) fn attend(&self, agent: &str, executor: Arc<dyn Executor>) -> u64 {
+    pub(super) fn attend(&self, agent: &str, step: &str, executor: Arc<dyn Executor>) -> u64 {
         let mut inner = self.inner();
-        let number = inner.next;
-        inner.next += 1;
-        inner.executors.push((number, agent.to_owned(), executor));
+        let number = inner.number();
+        inner.executors.push(Attending {
+            number,
+            agent: agent.to_owned(),
+            step: step.to_owned(),
+            executor,
+        });
         number
     }
 
@@ -205,26 +245,54 @@ impl Course {
         let at = inner
             .executors
             .iter()
-            .position(|(other, ..)| *other == number);
+            .position(|attending| attending.number == number);
         let excused = at.map(|at| inner.executors.remove(at));
         drop(inner);
         // An executor may hold a handle of this env, whose end is noted here too.
         drop(excused);
     }
 
-    /// Returns the agent that follows instructions, as the latest step has it at hand.
-    pub(super) fn executor(&self, agent: &str) -> Option<Arc<dyn Executor>> {
+    /// Returns the agent that follows instructions, as this step has it at hand, else as the latest has.
+    pub(super) fn executor(&self, agent: &str, step: &str) -> Option<Arc<dyn Executor>> {
         let inner = self.inner();
-        let mut found = inner.executors.iter().rev();
-        let found = found.find(|(_, name, _)| name == agent);
-        found.map(|(.., executor)| executor.clone())
+        let named = || {
+            let all = inner.executors.iter().rev();
+            all.filter(|attending| attending.agent == agent)
+        };
+        let own = named().find(|attending| attending.step == step);
+        own.or_else(|| named().next())
+            .map(|attending| attending.executor.clone())
+    }
+
+    /// Notes that something is done for a step that triggers ask for, until what is returned is dropped.
+    pub(super) fn within(&self, caller: &Caller) -> Within<'_> {
+        let step = caller.step.clone();
+        *self.inner().within.entry(step.clone()).or_default() += 1;
+        Within { course: self, step }
+    }
+
+    /// Returns whether a call may be part of what triggers ask for.
+    pub(super) fn is_within(&self, caller: &Caller) -> bool {
+        self.inner().within.contains_key(&caller.step)
+    }
+
+    /// Notes that a step is done with the env, until what is returned is dropped.
+    pub(super) fn settle(&self, step: &str) -> Settler<'_> {
+        let mut inner = self.inner();
+        let number = inner.number();
+        inner.settling.push((number, step.to_owned(), None));
+        drop(inner);
+        self.changed.notify_waiters();
+        Settler {
+            course: self,
+            number,
+        }
     }
 
     /// Notes that a step waits for a point, until what is returned is dropped.
     pub(super) fn wait(&self, step: &str, to: Moment) -> Waiter<'_> {
         let mut inner = self.inner();
-        let number = inner.next;
-        inner.next += 1;
+        let number = inner.number();
         inner.waiting.push((number, step.to_owned(), to));
         drop(inner);
         self.changed.notify_waiters();
@@ -236,6 +304,69 @@ impl Course {
     }
 }
 
+/// What is done for a step that triggers ask for.
+pub(super) struct Within<'c> {
+    course: &'c Course,
+    step: String,
+}
+
+impl Drop for Within<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.course.inner();
+        if let Some(times) = inner.within.get_mut(&self.step) {
+            *times -= 1;
+            if *times == 0 {
+                inner.within.remove(&self.step);
+            }
+        }
+    }
+}
+
+/// A step that is done with an env, and waits until the others are.
+pub(super) struct Settler<'c> {
+    course: &'c Course,
+    number: u64,
+}
+
+impl Settler<'_> {
+    /// Returns where the triggers stand, where one that settled for all has said so.
+    pub(super) fn told(&self) -> Option<Value> {
+        let mut inner = self.course.inner();
+        let mut all = inner.settling.iter_mut();
+        let own = all.find(|(number, ..)| *number == self.number);
+        own.and_then(|(.., state)| state.take())
+    }
+
+    /// Returns whether this one is to settle for all: all are done, nobody is to come, and it is the first.
+    pub(super) fn is_to_settle(&self, may_come: impl Fn(&[String]) -> bool) -> bool {
+        let inner = self.course.inner();
+        let is_done = |step: &String| inner.settling.iter().any(|(_, other, _)| other == step);
+        let all_done = inner.working.keys().all(is_done);
+        let waits = inner.settling.iter().filter(|(.., state)| state.is_none());
+        let first = waits.map(|(number, ..)| *number).min();
+        all_done && first == Some(self.number) && !may_come(&inner.resting())
+    }
+
+    /// Tells all that are done where the triggers stand.
+    pub(super) fn tell_all(&self, state: &Value) {
+        let mut inner = self.course.inner();
+        for (.., told) in &mut inner.settling {
+            *told = Some(state.clone());
+        }
+        drop(inner);
+        self.course.changed.notify_waiters();
+    }
+}
+
+impl Drop for Settler<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.course.inner();
+        inner.settling.retain(|(number, ..)| *number != self.number);
+        drop(inner);
+        self.course.changed.notify_waiters();
+    }
+}
+
 /// A step that waits for a point of an event clock.
 pub(super) struct Waiter<'c> {
     course: &'c Course,
@@ -244,13 +375,13 @@ pub(super) struct Waiter<'c> {
 }
 
 impl Waiter<'_> {
-    /// Returns whether the clock may leap now to what this one waits for: all wait, and nobody for less.
-    pub(super) fn may_leap(&mut self) -> bool {
+    /// Returns whether the clock may leap now to what this one waits for: all wait, nobody for less, and nobody is to
+    /// come.
+    pub(super) fn may_leap(&mut self, may_come: impl Fn(&[String]) -> bool) -> bool {
         let mut inner = self.course.inner();
-        let all_wait = inner
-            .working
-            .keys()
-            .all(|step| inner.waiting.iter().any(|(_, other, _)| other == step));
+        let resting = inner.resting();
+        let all_wait =
+            inner.working.keys().all(|step| resting.contains(step)) && !may_come(&resting);
         let nearest = inner
             .waiting
             .iter()

@@ -31,9 +31,13 @@ impl Gate {
         Box::pin(async move {
             let _counted = self.on_its_way();
             let scope = json!({"args": arguments, "result": answer_of(result)});
+            let call = self.course.inner().number();
+            let is_within = caller.cause.is_some() || self.course.is_within(caller);
             let heard = Heard {
                 tool,
                 role: &caller.role,
+                step: &caller.step,
+                call,
                 scope: &scope,
                 is_error: result.get("isError") == Some(&Value::Bool(true)),
                 may_change,
@@ -41,33 +45,53 @@ impl Gate {
             };
             let effects = self.course.on(vec![Event::Tick, Event::Call(heard)]);
             self.carry_out(caller, effects).await;
+            // What it set off may wait until what others set off is done. A call of who does that never waits for it.
+            if self.course.is_in_order() && !is_within {
+                let over = self.changes(|course| !course.inner().engine.acts_for(call));
+                tokio::select! {
+                    () = over => {}
+                    () = caller.given_up() => {}
+                }
+            }
         })
     }
 
-    /// Does what is to be done: before it returns, by an event clock; else beside it, but for what a barrier holds.
-    async fn carry_out(&self, caller: &Caller, effects: Vec<Effect>) {
-        if self.course.leaps() {
-            return self.perform(caller, effects).await;
-        }
-        // The state is looked at as the call has left it.
-        let mut rest = Vec::new();
-        for effect in effects {
-            match effect {
-                Effect::Look { .. } => {
-                    let looked = self.look(caller, effect).await;
-                    rest.extend(looked);
-                }
-                other => rest.push(other),
+    /// Does what is to be done: beside what goes on where the clock runs, but for what a barrier holds; else before it
+    /// returns.
+    pub(super) fn carry_out<'g>(
+        &'g self,
+        caller: &'g Caller,
+        effects: Vec<Effect>,
+    ) -> BoxFuture<'g, ()> {
+        Box::pin(async move {
+            if effects.is_empty() {
+                return;
             }
-        }
-        let begun: Vec<u64> = rest.iter().filter_map(Effect::firing).collect();
-        let Some(gate) = self.myself() else {
-            return;
-        };
-        for effect in rest {
-            gate.clone().beside(caller.clone(), vec![effect]);
-        }
-        self.hold(caller, &begun).await;
+            let Some(gate) = self.myself() else {
+                return;
+            };
+            if self.course.is_in_order() {
+                // Who gives the call up leaves no firing behind that never ends.
+                let _ = gate.beside(caller.clone(), effects).await;
+                return;
+            }
+            // The state is looked at as the call has left it.
+            let mut rest = Vec::new();
+            for effect in effects {
+                match effect {
+                    Effect::Look { .. } => {
+                        let looked = self.look(caller, effect).await;
+                        rest.extend(looked);
+                    }
+                    other => rest.push(other),
+                }
+            }
+            let begun: Vec<u64> = rest.iter().filter_map(Effect::firing).collect();
+            for effect in rest {
+                gate.clone().beside(caller.clone(), vec![effect]);
+            }
+            self.hold(caller, &begun).await;
+        })
     }
 
     /// Waits for firings that have a barrier.
@@ -178,7 +202,7 @@ impl Gate {
         let Effect::Look {
             trigger,
             check,
-            depth,
+            after,
         } = effect
         else {
             return Vec::new();
@@ -186,7 +210,7 @@ impl Gate {
         let outcome = self.checked(caller, &check, json!({})).await;
         self.course.on(vec![Event::Looked {
             trigger,
-            depth,
+            after,
             outcome,
         }])
     }
@@ -242,7 +266,7 @@ impl Gate {
                 text,
                 limit_seconds,
             } => {
-                let executor = self.course.executor(&agent);
+                let executor = self.course.executor(&agent, &caller.step);
                 let executor = executor.ok_or_else(|| {
                     format!("agent `{agent}` is not at hand in step `{}`", caller.step)
                 })?;

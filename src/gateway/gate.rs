@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json_path::JsonPath;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
 use super::Caller;
 use super::access::Access;
@@ -189,12 +190,13 @@ impl Gate {
     }
 
     /// Does what triggers ask for beside what is asked; it counts as a request that is on its way.
-    pub(super) fn beside(self: Arc<Self>, caller: Caller, effects: Vec<Effect>) {
+    pub(super) fn beside(self: Arc<Self>, caller: Caller, effects: Vec<Effect>) -> JoinHandle<()> {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         tokio::spawn(async move {
             let _counted = OnItsWay(&self);
+            let _within = self.course.within(&caller);
             self.perform(&caller, effects).await;
-        });
+        })
     }
 
     pub(super) fn forbidden(&self, caller: &Caller, tool: &str) -> EnvError {

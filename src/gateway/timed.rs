@@ -71,7 +71,7 @@ impl Timed for EnvHandle {
     }
 
     fn attend(&self, agent: &str, executor: Arc<dyn Executor>) -> Box<dyn Any + Send + Sync> {
-        let number = self.gate.course.attend(agent, executor);
+        let number = self.gate.course.attend(agent, &self.caller.step, executor);
         Box::new(Attendance {
             gate: self.gate.clone(),
             number,

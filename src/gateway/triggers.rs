@@ -70,12 +70,25 @@ enum Stage {
 pub(super) struct Heard<'h> {
     pub(super) tool: &'h str,
     pub(super) role: &'h str,
+    /// The step that made it.
+    pub(super) step: &'h str,
+    /// Its number, from 1.
+    pub(super) call: u64,
     /// `{"args": .., "result": ..}`.
     pub(super) scope: &'h Value,
     pub(super) is_error: bool,
     pub(super) may_change: bool,
     /// How many triggers in a row led to it.
     pub(super) depth: u64,
+}
+
+/// The call after which the state is looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct After {
+    /// How many triggers in a row led to it.
+    depth: u64,
+    step: String,
+    call: u64,
 }
 
 /// What happened.
@@ -88,7 +101,7 @@ pub(super) enum Event<'h> {
     /// A look at the state is over: what it bound where it found what was looked for, else nothing.
     Looked {
         trigger: String,
-        depth: u64,
+        after: After,
         outcome: Result<Option<Map<String, Value>>, String>,
     },
     /// A deed is done.
@@ -110,7 +123,7 @@ pub(super) enum Effect {
     Look {
         trigger: String,
         check: Check,
-        depth: u64,
+        after: After,
     },
     /// Do a deed.
     Act {
@@ -174,6 +187,7 @@ impl Engine {
         now: Option<Moment>,
     ) -> Result<Vec<String>, String> {
         let config = self.joined(&more)?;
+        self.log.by("");
         let mut fresh = Vec::new();
         for trigger in more.triggers {
             match self
@@ -288,6 +302,7 @@ impl Engine {
 
     /// Takes triggers away, and what of them is under way; returns the ids that were there.
     pub(super) fn remove(&mut self, ids: &[String], now: Option<Moment>) -> Vec<String> {
+        self.log.by("");
         let mut removed = Vec::new();
         for id in ids {
             let before = self.entries.len();
@@ -312,6 +327,7 @@ impl Engine {
 
     /// Hears that the clock was set, or taken away.
     pub(super) fn clock_was_set(&mut self, start: Option<Moment>) {
+        self.log.by("");
         let was_set = self.start.is_some();
         self.start = start;
         let Some(start) = start else { return };
@@ -350,6 +366,53 @@ impl Engine {
     /// Returns the firings that are under way.
     pub(super) fn under_way(&self) -> Vec<u64> {
         self.firings.iter().map(|firing| firing.id).collect()
+    }
+
+    /// Returns whether what a call set off is being done, or waits for what is.
+    pub(super) fn acts_for(&self, call: u64) -> bool {
+        let acts = |firing: &&Firing| !matches!(firing.stage, Stage::Waits(_) | Stage::Due(_));
+        self.firings.iter().filter(acts).any(|firing| {
+            let queued = || {
+                let entry = self
+                    .entries
+                    .iter()
+                    .find(|entry| entry.trigger.id == firing.trigger);
+                entry.is_some_and(|entry| entry.queue.iter().any(|cause| cause.call == call))
+            };
+            firing.cause.call == call || queued()
+        })
+    }
+
+    /// Hears that nobody works on the env any more. What steps that worked side by side set off is put in an order that
+    /// does not hang on who was first, so that the same state is kept as the same bytes.
+    pub(super) fn rest(&mut self) {
+        self.log.close();
+        let all_wait = self
+            .firings
+            .iter()
+            .all(|firing| matches!(firing.stage, Stage::Waits(_) | Stage::Due(_)));
+        if !all_wait {
+            return;
+        }
+        let mut order: Vec<usize> = (0..self.firings.len()).collect();
+        order.sort_by_key(|at| self.rank(*at));
+        let firings = order.into_iter().map(|at| self.firings[at].clone());
+        self.firings = firings.collect();
+        let first = self.next_firing - self.firings.len() as u64;
+        for (at, firing) in self.firings.iter_mut().enumerate() {
+            firing.id = first + at as u64;
+        }
+    }
+
+    /// Returns what decides which of several firings goes on first at one point.
+    fn rank(&self, at: usize) -> (Option<Moment>, usize, &str, u64) {
+        let firing = &self.firings[at];
+        let entry = self
+            .entries
+            .iter()
+            .position(|entry| entry.trigger.id == firing.trigger);
+        let entry = entry.unwrap_or(usize::MAX);
+        (firing.due(), entry, &firing.cause.step, firing.id)
     }
 
     /// Returns the first point at which one of these firings goes on.
@@ -410,9 +473,9 @@ impl Engine {
             Event::Tick => self.tick(now, &mut effects),
             Event::Looked {
                 trigger,
-                depth,
+                after,
                 outcome,
-            } => self.looked(&trigger, depth, outcome, now, &mut effects),
+            } => self.looked(&trigger, after, outcome, now, &mut effects),
             Event::Acted { firing, outcome } => self.acted(firing, outcome, now, &mut effects),
             Event::Verified { firing, outcome } => {
                 self.verified(firing, outcome, now, &mut effects)

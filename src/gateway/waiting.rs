@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::gate::Gate;
 use super::triggers::{Event, Status};
-use super::{Caller, TRIGGER_ROLE};
+use super::{Caller, Company, TRIGGER_ROLE};
 use crate::json::{Map, Value, json};
 use crate::system::locked;
 use crate::task::moment::Moment;
@@ -49,7 +49,9 @@ impl Gate {
     /// Has an event clock leap to a point when all others wait too, and does what is due on the way.
     async fn leap(&self, caller: &Caller, to: Moment) -> Result<(), String> {
         let waiter = Mutex::new(self.course.wait(&caller.step, to));
-        self.changes(|_| locked(&waiter).may_leap()).await;
+        let may_leap =
+            |may_come: &dyn Fn(&[String]) -> bool| locked(&waiter).may_leap(may_come).then_some(());
+        self.in_company(caller, may_leap).await;
         for _ in 0..MOST_LEAPS {
             let real = self.course.real();
             let effects = {
@@ -66,7 +68,7 @@ impl Gate {
                     }
                 }
             };
-            self.perform(caller, effects).await;
+            self.carry_out(caller, effects).await;
         }
         Err(format!(
             "more than {MOST_LEAPS} triggers are due until {to}"
@@ -159,24 +161,81 @@ impl Gate {
     /// Waits until what is under way is done, and returns where all triggers stand.
     pub(super) async fn settle(&self, caller: &Caller) -> Value {
         const MOST: Duration = Duration::from_secs(60);
-        let begun = self.course.inner().engine.under_way();
-        if self.course.leaps() {
-            loop {
-                let due = self.course.inner().engine.due_of(&begun);
-                let Some(due) = due else { break };
-                if self.pass_to(caller, due).await.is_err() {
-                    break;
-                }
-            }
-        } else {
-            let over = self.changes(|course| {
-                let under_way = course.inner().engine.under_way();
-                !begun.iter().any(|firing| under_way.contains(firing))
-            });
-            // What takes longer is told as it stands.
-            let _ = tokio::time::timeout(MOST, over).await;
+        if !self.course.listens() {
+            return self.course.inner().engine.summary();
         }
+        if self.course.is_in_order() {
+            return tokio::select! {
+                biased;
+                state = self.settle_together(caller) => state,
+                () = caller.given_up() => self.course.inner().engine.summary(),
+            };
+        }
+        let begun = self.course.inner().engine.under_way();
+        let over = self.changes(|course| {
+            let under_way = course.inner().engine.under_way();
+            !begun.iter().any(|firing| under_way.contains(firing))
+        });
+        // What takes longer is told as it stands.
+        let _ = tokio::time::timeout(MOST, over).await;
         self.course.inner().engine.summary()
+    }
+
+    /// Waits until all who work on the env are done, and has one of them settle for all. So each tells the same, whoever
+    /// was done first.
+    async fn settle_together(&self, caller: &Caller) -> Value {
+        let settler = self.course.settle(&caller.step);
+        let told = |may_come: &dyn Fn(&[String]) -> bool| match settler.told() {
+            Some(state) => Some(Some(state)),
+            None => settler.is_to_settle(may_come).then_some(None),
+        };
+        if let Some(state) = self.in_company(caller, told).await {
+            return state;
+        }
+        let begun = self.course.inner().engine.under_way();
+        loop {
+            let due = self.course.inner().engine.due_of(&begun);
+            let Some(due) = due else { break };
+            // Without a clock that leaps, what waits for a time goes on waiting.
+            if self.pass_to(caller, due).await.is_err() {
+                break;
+            }
+        }
+        let state = self.course.inner().engine.summary();
+        settler.tell_all(&state);
+        state
+    }
+
+    /// Waits until something is so, told whether others may come who are to be waited for. A step that waits for others
+    /// rests.
+    async fn in_company<T>(
+        &self,
+        caller: &Caller,
+        find: impl Fn(&dyn Fn(&[String]) -> bool) -> Option<T>,
+    ) -> T {
+        let company = caller.company.as_deref();
+        let may_come =
+            |resting: &[String]| company.is_some_and(|company| company.may_come(resting));
+        loop {
+            let mut changed = std::pin::pin!(self.course.changed.notified());
+            changed.as_mut().enable();
+            let company_changed = company.map(Company::changed);
+            if let Some(found) = find(&may_come) {
+                return found;
+            }
+            if let Some(company) = company {
+                company.rests();
+            }
+            tokio::select! {
+                () = changed => {}
+                () = async {
+                    match company_changed {
+                        Some(changed) => changed.await,
+                        None => std::future::pending().await,
+                    }
+                } => {}
+            }
+        }
     }
 
     /// Has triggers fire when they are due, as long as somebody works on the env.

@@ -186,25 +186,25 @@ fn an_agent_follows_instructions_in_its_role() {
         check(
             lines.join("\n"),
             expect![[r#"
-            {"kind":"added","trigger_id":"ask"}
-            {"kind":"added","trigger_id":"lazy"}
-            {"kind":"added","trigger_id":"came"}
-            {"kind":"detected","trigger_id":"ask","virtual_time":"2026-03-02T09:00:00Z"}
-            {"action":0,"error":"agent `sam` is not at hand in step `week`","kind":"action_failed","trigger_id":"ask","virtual_time":"2026-03-02T09:00:00Z"}
-            {"kind":"failed","trigger_id":"ask","virtual_time":"2026-03-02T09:00:00Z"}
-            {"kind":"detected","trigger_id":"ask","virtual_time":"2026-03-02T09:00:00Z"}
-            {"kind":"detected","trigger_id":"came","virtual_time":"2026-03-02T09:00:00Z"}
-            {"action":0,"kind":"action_ok","trigger_id":"came","virtual_time":"2026-03-02T09:00:00Z"}
-            {"kind":"fired","trigger_id":"came","virtual_time":"2026-03-02T09:00:00Z"}
-            {"action":0,"kind":"action_ok","trigger_id":"ask","virtual_time":"2026-03-02T09:00:00Z"}
-            {"action":0,"kind":"verify_ok","trigger_id":"ask","virtual_time":"2026-03-02T09:00:00Z"}
-            {"kind":"fired","trigger_id":"ask","virtual_time":"2026-03-02T09:00:00Z"}
-            {"kind":"detected","trigger_id":"lazy","virtual_time":"2026-03-02T10:00:00Z"}
-            {"action":0,"kind":"action_ok","trigger_id":"lazy","virtual_time":"2026-03-02T10:00:00Z"}
-            {"action":0,"kind":"verify_failed","trigger_id":"lazy","virtual_time":"2026-03-02T10:00:00Z"}
-            {"action":0,"kind":"action_ok","trigger_id":"lazy","virtual_time":"2026-03-02T10:00:00Z"}
-            {"action":0,"kind":"verify_failed","trigger_id":"lazy","virtual_time":"2026-03-02T10:00:00Z"}
-            {"kind":"failed","trigger_id":"lazy","virtual_time":"2026-03-02T10:00:00Z"}"#]],
+                {"kind":"added","trigger_id":"ask"}
+                {"kind":"added","trigger_id":"lazy"}
+                {"kind":"added","trigger_id":"came"}
+                {"kind":"detected","step":"week","trigger_id":"ask","virtual_time":"2026-03-02T09:00:00Z"}
+                {"action":0,"error":"agent `sam` is not at hand in step `week`","kind":"action_failed","step":"week","trigger_id":"ask","virtual_time":"2026-03-02T09:00:00Z"}
+                {"kind":"failed","step":"week","trigger_id":"ask","virtual_time":"2026-03-02T09:00:00Z"}
+                {"kind":"detected","step":"week","trigger_id":"ask","virtual_time":"2026-03-02T09:00:00Z"}
+                {"kind":"detected","step":"week","trigger_id":"came","virtual_time":"2026-03-02T09:00:00Z"}
+                {"action":0,"kind":"action_ok","step":"week","trigger_id":"came","virtual_time":"2026-03-02T09:00:00Z"}
+                {"kind":"fired","step":"week","trigger_id":"came","virtual_time":"2026-03-02T09:00:00Z"}
+                {"action":0,"kind":"action_ok","step":"week","trigger_id":"ask","virtual_time":"2026-03-02T09:00:00Z"}
+                {"action":0,"kind":"verify_ok","step":"week","trigger_id":"ask","virtual_time":"2026-03-02T09:00:00Z"}
+                {"kind":"fired","step":"week","trigger_id":"ask","virtual_time":"2026-03-02T09:00:00Z"}
+                {"kind":"detected","trigger_id":"lazy","virtual_time":"2026-03-02T10:00:00Z"}
+                {"action":0,"kind":"action_ok","trigger_id":"lazy","virtual_time":"2026-03-02T10:00:00Z"}
+                {"action":0,"kind":"verify_failed","trigger_id":"lazy","virtual_time":"2026-03-02T10:00:00Z"}
+                {"action":0,"kind":"action_ok","trigger_id":"lazy","virtual_time":"2026-03-02T10:00:00Z"}
+                {"action":0,"kind":"verify_failed","trigger_id":"lazy","virtual_time":"2026-03-02T10:00:00Z"}
+                {"kind":"failed","trigger_id":"lazy","virtual_time":"2026-03-02T10:00:00Z"}"#]],
         );
         check(
             world.record(),

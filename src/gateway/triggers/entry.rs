@@ -52,6 +52,10 @@ pub(super) struct Cause {
     pub(super) scope: Value,
     /// How many triggers in a row led to it.
     pub(super) depth: u64,
+    /// The step whose call it was; empty where time set it off.
+    pub(super) step: String,
+    /// The number of the call, which holds as long as the env does; 0 where there is none.
+    pub(super) call: u64,
 }
 
 /// A registered trigger.

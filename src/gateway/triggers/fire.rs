@@ -1,7 +1,7 @@
 //! How triggers are set off and what they do then, one action after the other.
 
 use super::entry::{Cause, Draw as _, Status};
-use super::{Effect, Engine, Firing, Heard, Order, Stage, next_mark, watched};
+use super::{After, Effect, Engine, Firing, Heard, Order, Stage, next_mark, watched};
 use crate::json::{Map, Value, json};
 use crate::task::moment::Moment;
 use crate::task::triggers::{Action, Deed, Executor, Start, Watch, When};
@@ -25,6 +25,7 @@ impl Engine {
         if heard.is_error || heard.depth > MAX_DEPTH {
             return;
         }
+        self.log.by(heard.step);
         let roles = watched(&self.config);
         let counts = |own: &Option<Vec<String>>| match own {
             Some(own) => own.iter().any(|role| role == heard.role),
@@ -64,7 +65,11 @@ impl Engine {
                     effects.push(Effect::Look {
                         trigger: entry.trigger.id.clone(),
                         check: check.clone(),
-                        depth: heard.depth,
+                        after: After {
+                            depth: heard.depth,
+                            step: heard.step.to_owned(),
+                            call: heard.call,
+                        },
                     });
                 }
                 _ => {}
@@ -74,6 +79,8 @@ impl Engine {
             let cause = Cause {
                 scope: heard.scope.clone(),
                 depth: heard.depth,
+                step: heard.step.to_owned(),
+                call: heard.call,
             };
             self.detect(ix, cause, now, effects);
         }
@@ -91,11 +98,10 @@ impl Engine {
                 .filter(|(_, entry)| entry.is_live());
             let marks = marks.filter_map(|(ix, entry)| Some((entry.mark?, ix)));
             let mark = marks.min().filter(|(mark, _)| *mark <= now);
-            let due = self
-                .firings
-                .iter()
-                .filter_map(|firing| Some((firing.due()?, firing.id)));
-            let due = due.min().filter(|(due, _)| *due <= now);
+            let due = (0..self.firings.len()).filter(|at| self.firings[*at].due().is_some());
+            let due = due.min_by_key(|at| self.rank(*at));
+            let due = due.and_then(|at| Some((self.firings[at].due()?, at)));
+            let due = due.filter(|(due, _)| *due <= now);
             match (mark, due) {
                 (None, None) => return,
                 (Some((mark, ix)), due) if due.is_none_or(|(due, _)| mark < due) => {
@@ -103,13 +109,14 @@ impl Engine {
                     let cause = Cause {
                         scope: json!({"time": mark.to_string()}),
                         depth: 0,
+                        step: String::new(),
+                        call: 0,
                     };
                     self.detect(ix, cause, Some(now), effects);
                 }
-                (_, Some((_, firing))) => {
-                    if let Some(at) = self.firing(firing) {
-                        self.act(at, Some(now), effects);
-                    }
+                (_, Some((_, at))) => {
+                    self.by_cause_of(at);
+                    self.act(at, Some(now), effects);
                 }
                 // A mark is taken by the arm above where nothing else is due.
                 (Some(_), None) => return,
@@ -119,6 +126,7 @@ impl Engine {
 
     /// Sets a trigger off, or notes that it was set off again.
     fn detect(&mut self, ix: usize, cause: Cause, now: Option<Moment>, effects: &mut Vec<Effect>) {
+        self.log.by(&cause.step);
         let entry = &mut self.entries[ix];
         if entry.status != Status::Armed {
             let repeats = match &entry.trigger.when {
@@ -155,6 +163,12 @@ impl Engine {
             stage: Stage::Acts,
         });
         self.begin(self.firings.len() - 1, now, effects);
+    }
+
+    /// Has what is logged next be by the step that set a firing off.
+    fn by_cause_of(&mut self, at: usize) {
+        let step = &self.firings[at].cause.step;
+        self.log.by(step);
     }
 
     fn firing(&self, id: u64) -> Option<usize> {
@@ -288,7 +302,7 @@ impl Engine {
     pub(super) fn looked(
         &mut self,
         trigger: &str,
-        depth: u64,
+        after: After,
         outcome: Result<Option<Map<String, Value>>, String>,
         now: Option<Moment>,
         effects: &mut Vec<Effect>,
@@ -296,10 +310,16 @@ impl Engine {
         let Some(ix) = self.entry_of(trigger) else {
             return;
         };
+        self.log.by(&after.step);
         match outcome {
             Ok(Some(bound)) if self.entries[ix].status == Status::Armed => {
-                let scope = Value::Object(bound);
-                self.detect(ix, Cause { scope, depth }, now, effects);
+                let cause = Cause {
+                    scope: Value::Object(bound),
+                    depth: after.depth,
+                    step: after.step,
+                    call: after.call,
+                };
+                self.detect(ix, cause, now, effects);
             }
             Ok(_) => {}
             Err(why) => self
@@ -319,6 +339,7 @@ impl Engine {
         let Some(at) = self.firing(firing) else {
             return;
         };
+        self.by_cause_of(at);
         let (trigger, ix) = (self.firings[at].trigger.clone(), self.firings[at].action);
         if let Err(why) = outcome {
             self.log.add(
@@ -358,6 +379,7 @@ impl Engine {
         let Some(at) = self.firing(firing) else {
             return;
         };
+        self.by_cause_of(at);
         let (trigger, ix) = (self.firings[at].trigger.clone(), self.firings[at].action);
         if outcome == Ok(true) {
             self.log

@@ -140,13 +140,15 @@ impl Engine {
 }
 
 fn cause_value(cause: &Cause) -> Value {
-    json!({"scope": cause.scope, "depth": cause.depth})
+    json!({"scope": cause.scope, "depth": cause.depth, "step": cause.step})
 }
 
 fn read_cause(value: &Value) -> Option<Cause> {
     Some(Cause {
         scope: value.get("scope")?.clone(),
         depth: value.get("depth")?.as_u64()?,
+        step: value.get("step")?.as_str()?.to_owned(),
+        call: 0,
     })
 }
 

@@ -50,6 +50,8 @@ fn told(script: &str) -> String {
                 let heard = Heard {
                     tool: tool.trim_end_matches('!'),
                     role,
+                    step: "",
+                    call: 0,
                     scope: &scope,
                     is_error: tool.ends_with('!'),
                     may_change: true,
@@ -80,7 +82,11 @@ fn told(script: &str) -> String {
                 engine.on(
                     Event::Looked {
                         trigger: trigger.to_owned(),
-                        depth: 0,
+                        after: After {
+                            depth: 0,
+                            step: String::new(),
+                            call: 0,
+                        },
                         outcome,
                     },
                     now,
@@ -126,6 +132,7 @@ fn told(script: &str) -> String {
                 // What is kept comes back the same.
                 let kept = engine.to_value();
                 let back = Engine::from_value(&kept, engine.start).unwrap();
+                engine.log.close();
                 assert_eq!(back, engine);
                 assert_eq!(back.to_value(), kept);
                 engine = back;

@@ -4,6 +4,7 @@ use std::fs;
 
 use aebuild::event::Outcome;
 use aebuild::json::{Value, json};
+use aebuild::session::RunOptions;
 
 use crate::story::{Seen, Story, normal};
 use crate::support::{files, root};
@@ -65,6 +66,44 @@ fn a_week_by_leaps_is_the_same_week_ten_times() {
         let again = story.run();
         assert_eq!((again.ran(), again.provisioned()), Default::default());
         let gave = gave(&seen);
+        match &first {
+            None => first = Some(gave),
+            Some(first) => assert_eq!(gave, *first),
+        }
+    }
+}
+
+#[test]
+fn twenty_conversations_at_once_are_told_the_same_of_the_triggers() {
+    let mut first = None;
+    for jobs in [None, None, Some(2), Some(7)] {
+        let story = copy("support-world", |_, text| text);
+        let options = RunOptions {
+            jobs,
+            ..RunOptions::default()
+        };
+        let seen = story.run_with(&options);
+        assert_eq!(seen.outcome(), Outcome::Passed, "{}", seen.notices());
+        let context = seen.context();
+        let state = &context["metadata"]["env_trigger_state"]["office"];
+        assert_eq!(
+            state["statuses"],
+            json!({"pack": "armed", "book": "armed", "closing": "armed"})
+        );
+        let fired = |id: &str| state["triggers"][id]["fire_count"].clone();
+        // It is nine in the morning for all of them.
+        assert_eq!(
+            (fired("pack"), fired("book"), fired("closing")),
+            (json!(5), json!(5), json!(0))
+        );
+        assert_eq!(state["capture_is_final"], json!(true));
+        let again = story.run();
+        assert_eq!((again.ran(), again.provisioned()), Default::default());
+        let gave = (
+            normal(context).to_string(),
+            story.explain("end-state").reads,
+            story.explain("grade-ada").reads,
+        );
         match &first {
             None => first = Some(gave),
             Some(first) => assert_eq!(gave, *first),

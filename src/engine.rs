@@ -3,6 +3,7 @@
 //! One dispatcher with one loop owns all state: it feeds each task's scheduler with what happened, carries out its
 //! commands, and tells one ordered stream of [`RunEvent`]s. Steps run beside it and talk to nobody else.
 
+mod calls;
 mod company;
 mod executor;
 mod live;
@@ -11,11 +12,14 @@ mod live_env;
 mod live_folder;
 mod live_state;
 mod result;
+mod slots;
+mod stop;
 mod store;
 mod telling;
 
 pub use live::{LiveSettings, Provisioner};
 pub use result::scores;
+use stop::is_failure;
 pub use store::{FAILURE, Store, TRACE, Verdicts};
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -27,8 +31,9 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use crate::context::Outputs;
-use crate::event::{Outcome, RunEvent, Score, StepEvent, Tally};
+use crate::event::{Outcome, RunEvent, Score, Spent, StepEvent, Tally};
 use crate::graph::StepIx;
+use crate::model;
 use crate::rebuild::{DirtyReason, Log};
 use crate::record::Redactor;
 use crate::resource::ResourceId;
@@ -50,6 +55,8 @@ pub struct TaskJob {
     pub lost: HashMap<StepIx, DirtyReason>,
     /// The stamps of the files that went into the plan.
     pub stamps: Arc<HashMap<PathBuf, Stamp>>,
+    /// The number of the sample.
+    pub sample: u32,
 }
 
 /// How a run is carried out.
@@ -67,6 +74,8 @@ pub struct EngineSettings {
     pub step_timeout: Option<Duration>,
     /// Values that must not be written anywhere.
     pub secrets: Vec<String>,
+    /// How models are asked.
+    pub models: model::Settings,
 }
 
 /// What the user asks of a run while it goes on.
@@ -131,6 +140,7 @@ enum Message {
         took_us: u64,
         log: Log,
         unfit: Option<String>,
+        spent: Spent,
         lane: Lane,
     },
     Provisioned {
@@ -178,6 +188,7 @@ pub struct Dispatcher<'a> {
     provisioner: Arc<Provisioner>,
     settings: EngineSettings,
     redactor: Arc<Redactor>,
+    models: Arc<model::Exchange>,
     tell: &'a mut dyn FnMut(Told),
 }
 
@@ -191,12 +202,18 @@ impl<'a> Dispatcher<'a> {
         tell: &'a mut dyn FnMut(Told),
     ) -> Self {
         let redactor = Arc::new(Redactor::new(settings.secrets.iter().map(String::as_str)));
+        let calls = Arc::new(calls::Calls {
+            cache: provisioner.cache.clone(),
+            redactor: redactor.clone(),
+        });
+        let models = model::Exchange::new(settings.models.clone(), calls, system.clone());
         Dispatcher {
             system,
             store,
             provisioner,
             settings,
             redactor,
+            models: Arc::new(models),
             tell,
         }
     }
@@ -252,18 +269,7 @@ impl<'a> Dispatcher<'a> {
                         Wish::Stop if stopping => {}
                         Wish::Stop => {
                             stopping = true;
-                            let ids: Vec<usize> = active.keys().copied().collect();
-                            for at in ids {
-                                self.feed(
-                                    at,
-                                    Input::Cancel,
-                                    &mut active,
-                                    &mut results,
-                                    &mut pool,
-                                    &send,
-                                )
-                                .await;
-                            }
+                            self.cancel(&mut active, &mut results, &mut pool, &send, |_| true).await;
                         }
                         Wish::StopNow => {
                             self.provisioner.kill_now();
@@ -280,10 +286,19 @@ impl<'a> Dispatcher<'a> {
                 }
                 message = receive.recv() => message.expect("bug: the dispatcher holds a sender"),
             };
+            let mut failed = is_failure(&message);
             self.take_in(message, &mut active, &mut results, &mut pool, &send)
                 .await;
             while let Ok(message) = receive.try_recv() {
+                failed |= is_failure(&message);
                 self.take_in(message, &mut active, &mut results, &mut pool, &send)
+                    .await;
+            }
+            // Whoever was refused fails with the reason; only then the others are stopped.
+            if failed && !stopping && self.is_over_budget() {
+                stopping = true;
+                let is_open = |task: &Active<'a>| !task.scheduler.is_closed();
+                self.cancel(&mut active, &mut results, &mut pool, &send, is_open)
                     .await;
             }
         }
@@ -321,14 +336,17 @@ impl<'a> Dispatcher<'a> {
                 took_us,
                 log,
                 unfit,
+                spent,
                 lane,
             } => {
                 let is_resting = |running: &mut Active<'a>| running.resting.remove(&step);
+                // One that rested has given its slot back already.
                 if !active.get_mut(&task).is_some_and(is_resting) {
                     pool.done(lane);
                 }
                 if let Some(running) = active.get_mut(&task) {
                     running.aborts.remove(&step);
+                    running.tally.models.add(&spent);
                     running.unfit.remove(&step);
                     running.unfit.extend(unfit.map(|why| (step, why)));
                     self.tell_log(running, step, &log);
@@ -364,14 +382,7 @@ impl<'a> Dispatcher<'a> {
                 };
                 self.feed(task, input, active, results, pool, send).await;
             }
-            Message::Rests { task, step } => {
-                if let Some(running) = active.get_mut(&task)
-                    && running.resting.insert(step)
-                {
-                    pool.done(running.job.plan.steps[step.at()].lane);
-                    self.start_steps(active, pool, send);
-                }
-            }
+            Message::Rests { task, step } => self.rest(task, step, active, pool, send),
             Message::Woke { task, step } => {
                 self.feed(task, Input::Woke(step), active, results, pool, send)
                     .await;
@@ -420,84 +431,6 @@ impl<'a> Dispatcher<'a> {
         }
         // Also where the task is over: what ended gave its slot back.
         self.start_steps(active, pool, send);
-    }
-
-    /// Starts queued steps while there are slots.
-    fn start_steps(
-        &mut self,
-        active: &mut HashMap<usize, Active<'a>>,
-        pool: &mut Pool<(usize, StepIx)>,
-        send: &mpsc::UnboundedSender<Message>,
-    ) {
-        while let Some((lane, (at, step))) = pool.start() {
-            let Some(task) = active.get_mut(&at) else {
-                pool.done(lane);
-                continue;
-            };
-            let Some(queued) = task.queued.remove(&step) else {
-                pool.done(lane);
-                continue;
-            };
-            self.spawn(at, task, step, queued, send);
-        }
-    }
-
-    fn spawn(
-        &mut self,
-        at: usize,
-        task: &mut Active<'a>,
-        step: StepIx,
-        (attempt, needs): (u32, Vec<Need>),
-        send: &mpsc::UnboundedSender<Message>,
-    ) {
-        let lane = task.job.plan.steps[step.at()].lane;
-        let (abort, aborted) = watch::channel(false);
-        task.aborts.insert(step, abort);
-        let run = executor::StepRun {
-            task: at,
-            job: task.job.clone(),
-            step,
-            needs,
-            attempt,
-            outputs: task.scheduler.outputs().share(),
-            provisioner: self.provisioner.clone(),
-            store: self.store.share(),
-            system: self.system.clone(),
-            timeout: self.settings.step_timeout,
-            redactor: self.redactor.clone(),
-            aborted,
-            goings: task.goings.subscribe(),
-        };
-        let send = send.clone();
-        tokio::spawn(async move {
-            let report = |message| {
-                // The dispatcher is gone only when the process ends.
-                let _ = send.send(message);
-            };
-            let told = |moment| {
-                report(match moment {
-                    executor::Moment::Provisioned(need) => Message::Provisioned {
-                        task: at,
-                        step,
-                        need,
-                    },
-                    executor::Moment::Started => Message::Started { task: at, step },
-                    executor::Moment::Notice(text) => Message::Notice(text),
-                    executor::Moment::Rests => Message::Rests { task: at, step },
-                });
-            };
-            let finished = run.run(&told).await;
-            report(Message::Ended {
-                task: at,
-                step,
-                ended: finished.ended,
-                started_us: finished.started_us,
-                took_us: finished.took_us,
-                log: finished.log,
-                unfit: finished.unfit,
-                lane,
-            });
-        });
     }
 
     /// Carries out commands; returns whether the task is over.

@@ -72,6 +72,58 @@ pub struct Tally {
     pub skipped: u64,
     /// The time that the hits took when they ran, microseconds.
     pub saved_us: u64,
+    /// What was spent on models.
+    pub models: Spent,
+}
+
+/// What was spent on models; what nobody reported is `None`, not 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Spent {
+    /// Requests that were sent.
+    pub requests: u64,
+    /// Requests that were answered from the store; they cost nothing.
+    pub cached: u64,
+    /// Tokens that were read.
+    pub input_tokens: Option<u64>,
+    /// Tokens that were written.
+    pub output_tokens: Option<u64>,
+    /// The price, in millionths of a US dollar.
+    pub micro_usd: Option<u64>,
+}
+
+impl Spent {
+    /// Adds what was spent elsewhere.
+    pub fn add(&mut self, other: &Spent) {
+        let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            (a, b) => a.or(b),
+        };
+        self.requests += other.requests;
+        self.cached += other.cached;
+        self.input_tokens = sum(self.input_tokens, other.input_tokens);
+        self.output_tokens = sum(self.output_tokens, other.output_tokens);
+        self.micro_usd = sum(self.micro_usd, other.micro_usd);
+    }
+
+    /// Says what was spent, such as `3 requests, 2 from the store, 1200 tokens read, 80 written, 0.0123 USD`; what nobody
+    /// reported is not said. `None` where no model was asked.
+    pub fn words(&self) -> Option<String> {
+        if self.requests == 0 && self.cached == 0 {
+            return None;
+        }
+        let noun = match self.requests {
+            1 => "request",
+            _ => "requests",
+        };
+        let mut parts = vec![format!("{} {noun}", self.requests)];
+        if self.cached > 0 {
+            parts.push(format!("{} from the store", self.cached));
+        }
+        parts.extend(self.input_tokens.map(|n| format!("{n} tokens read")));
+        parts.extend(self.output_tokens.map(|n| format!("{n} written")));
+        parts.extend(self.micro_usd.map(|n| format!("{:.4} USD", n as f64 / 1e6)));
+        Some(parts.join(", "))
+    }
 }
 
 impl Tally {
@@ -83,6 +135,7 @@ impl Tally {
         self.failed += other.failed;
         self.skipped += other.skipped;
         self.saved_us += other.saved_us;
+        self.models.add(&other.models);
     }
 }
 
@@ -220,4 +273,26 @@ pub enum StepEvent {
     Aborted,
     /// It never started.
     Skipped,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_spent_is_said_and_what_nobody_reported_is_not() {
+        assert_eq!(Spent::default().words(), None);
+        let mut spent = Spent {
+            requests: 1,
+            cached: 2,
+            input_tokens: Some(1200),
+            output_tokens: None,
+            micro_usd: Some(12_340),
+        };
+        let words = "1 request, 2 from the store, 1200 tokens read, 0.0123 USD";
+        assert_eq!(spent.words().as_deref(), Some(words));
+        spent.add(&spent.clone());
+        let words = "2 requests, 4 from the store, 2400 tokens read, 0.0247 USD";
+        assert_eq!(spent.words().as_deref(), Some(words));
+    }
 }

@@ -27,6 +27,7 @@ pub mod plan;
 pub mod steps;
 pub mod provider;
 pub mod gateway;
+pub mod model;
 pub mod record;
 
 // ── 4 engine: the only place where the scheduler meets the world

@@ -12,6 +12,7 @@ mod http;
 pub mod local;
 mod local_exec;
 mod mcp;
+pub mod model_agent;
 mod own_tools;
 mod paths;
 pub mod process;

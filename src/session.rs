@@ -81,6 +81,12 @@ pub struct RunOptions {
     pub seeds: Vec<SeedRow>,
     /// `metadata.user_overrides`.
     pub user_overrides: Map<String, Value>,
+    /// How many US dollars the run may spend on models.
+    pub max_cost_usd: Option<f64>,
+    /// How many tokens the run may spend on models.
+    pub max_tokens: Option<u64>,
+    /// Whether models are asked anew, whatever is kept of their answers.
+    pub ask_models_anew: bool,
     /// How many steps run at once; `None` takes the configuration's, else two more than there are cores.
     pub jobs: Option<usize>,
     /// Whether live things stay up after the run until the caller ends them.

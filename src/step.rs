@@ -355,6 +355,14 @@ pub trait Step: Send + Sync + fmt::Debug {
     fn provides(&self) -> Vec<NameRef> {
         Vec::new()
     }
+    /// Returns the models that the step names: how the configuration reaches them is part of its key.
+    fn models(&self) -> Vec<String> {
+        let fields = self.fields();
+        let named = ["model", "user_model", "default_model"]
+            .into_iter()
+            .filter_map(|key| fields.get(key)?.as_str());
+        named.map(str::to_owned).collect()
+    }
     /// Returns the programs outside the task that decide the result, such as `python3`.
     fn tools(&self) -> &'static [&'static str] {
         &[]

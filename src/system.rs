@@ -96,7 +96,25 @@ pub fn timestamp(us: i64) -> String {
     }
 }
 
+/// Returns the time of a date as HTTP writes it, such as `Sun, 06 Nov 1994 08:49:37 GMT`, microseconds since 1970.
+pub fn http_date(text: &str) -> Option<i64> {
+    let time = jiff::fmt::rfc2822::parse(text).ok()?;
+    Some(time.timestamp().as_microsecond())
+}
+
 /// Locks a mutex whose content is right whoever panicked while holding it.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::http_date;
+
+    #[test]
+    fn a_date_of_http_is_a_time() {
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        assert_eq!(http_date(date), Some(784_111_777_000_000));
+        assert_eq!(http_date("tomorrow"), None);
+    }
 }

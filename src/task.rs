@@ -6,6 +6,7 @@
 pub mod config;
 pub mod deploy;
 pub mod folder;
+pub mod model;
 pub mod moment;
 pub mod overrides;
 pub mod parse;

@@ -28,6 +28,15 @@ pub(super) struct Args {
     /// Run so many steps at once [default: `run.jobs` of aebuild.toml, else two more than there are processors]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     jobs: Option<u32>,
+    /// Stop once so many US dollars are spent on models
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    max_cost: Option<f64>,
+    /// Stop once models have read and written so many tokens
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_tokens: Option<u64>,
+    /// Ask models anew, whatever is kept of their answers
+    #[arg(long)]
+    no_model_cache: bool,
     /// Leave live things up after the run, until Ctrl-C
     #[arg(long)]
     keep: bool,
@@ -46,6 +55,13 @@ pub(super) struct Args {
     dry_run: bool,
 }
 
+fn dollars(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(dollars) if dollars > 0.0 && dollars.is_finite() => Ok(dollars),
+        _ => Err("write a number above 0".to_owned()),
+    }
+}
+
 fn min_score(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(score) if (0.0..=1.0).contains(&score) => Ok(score),
@@ -60,6 +76,9 @@ pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, Session
     args.variation.add_to(&mut options, face)?;
     args.choice.add_to(&mut options);
     options.jobs = args.jobs.map(|jobs| jobs as usize);
+    options.max_cost_usd = args.max_cost;
+    options.max_tokens = args.max_tokens;
+    options.ask_models_anew = args.no_model_cache;
     options.keep = args.keep;
     options.contexts = args.output.is_some();
     if args.dry_run {
@@ -287,7 +306,11 @@ fn status(
     if run.cancelled {
         return signals.status().unwrap_or(ExitStatus::Interrupted);
     }
-    let has_failed = run.tasks.iter().any(|task| task.outcome == Outcome::Failed);
+    // A run that nobody interrupted cancels tasks where its budget is spent.
+    let has_failed = run
+        .tasks
+        .iter()
+        .any(|task| matches!(task.outcome, Outcome::Failed | Outcome::Cancelled));
     let low = min_score.and_then(|min| {
         let scores = run.tasks.iter().flat_map(|task| &task.scores);
         let n_low = scores.filter(|score| score.score < min).count() as u64;

@@ -36,6 +36,18 @@ pub(super) struct Variation {
     /// Set `metadata.user_overrides`: a JSON object, or `@` and a file that holds one
     #[arg(long = "override", value_name = "JSON|@FILE")]
     overrides: Option<String>,
+    /// Deploy this agent in the place of those that are prompted and play no user
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// Let agents that ask a model ask this one, where a step names none
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Let judges ask this model
+    #[arg(long, value_name = "NAME")]
+    judge_model: Option<String>,
+    /// Let agents that play a user ask this model
+    #[arg(long, value_name = "NAME")]
+    user_model: Option<String>,
 }
 
 /// Which steps run although their result is kept, and which do not run at all.
@@ -79,6 +91,18 @@ impl Variation {
         options.seeds = seeds::rows(self.seed, self.seeds.as_deref(), face)?;
         if let Some(text) = self.overrides {
             options.user_overrides = overrides(&text, face)?;
+        }
+        let named = [
+            ("solver_agent", self.agent),
+            ("agent_model", self.model),
+            ("judge_model", self.judge_model),
+            ("user_model", self.user_model),
+        ];
+        for (key, name) in named {
+            if let Some(name) = name {
+                let name = Value::String(name);
+                options.user_overrides.insert(key.to_owned(), name);
+            }
         }
         Ok(())
     }

@@ -15,10 +15,13 @@ use super::company::{Company, Going};
 use super::live::{ProvisionError, Provisioner};
 use super::store::Store;
 use crate::context::{Answer, Lookup, Output, Outputs, Place};
+use crate::event::Spent;
 use crate::gateway::{Caller, EnvHandle, Gate};
 use crate::graph::StepIx;
 use crate::json::json;
+use crate::model::{Asker, Exchange};
 use crate::provider::local::LocalSandbox;
+use crate::provider::model_agent::ModelAgent;
 use crate::provider::scripted::ScriptedAgent;
 use crate::rebuild::{Log, Read, ReadKey};
 use crate::record::{Redactor, desk};
@@ -26,7 +29,7 @@ use crate::resource::{ResourceId, ResourceKind, Touch};
 use crate::schedule::{Ended, MadeOf, Need};
 use crate::step::agent::Agent;
 use crate::step::env::{DEFAULT_ROLE, LiveEnv};
-use crate::step::model::{ChatReply, ChatRequest, ModelError, Models};
+use crate::step::model::Models;
 use crate::step::sandbox::{BoxFuture, Sandbox};
 use crate::step::{Bench, Content, Services, StepCx, StepError, StoredFile, Stream};
 use crate::system::{System, locked};
@@ -51,6 +54,7 @@ pub(super) struct StepRun {
     pub(super) system: Arc<dyn System>,
     pub(super) timeout: Option<Duration>,
     pub(super) redactor: Arc<Redactor>,
+    pub(super) models: Arc<Exchange>,
     pub(super) aborted: watch::Receiver<bool>,
     pub(super) goings: watch::Receiver<Arc<Vec<Going>>>,
 }
@@ -75,6 +79,8 @@ pub(super) struct Finished {
     pub(super) log: Log,
     /// Why the result must not be kept.
     pub(super) unfit: Option<String>,
+    /// What was spent on models.
+    pub(super) spent: Spent,
 }
 
 impl StepRun {
@@ -144,10 +150,14 @@ impl StepRun {
                 took_us: 0,
                 log: Log::default(),
                 unfit: None,
+                spent: Spent::default(),
             };
         }
+        let id = self.job.plan.steps[self.step.at()].id.as_str();
+        let asker = self.models.asker(id, self.job.sample, self.attempt);
         let (to_tell, mut being_told) = mpsc::unbounded_channel();
         let world = World {
+            models: Arc::new(asker),
             job: self.job.clone(),
             step: self.step,
             outputs: self.outputs.share(),
@@ -198,6 +208,10 @@ impl StepRun {
             world.left.send_replace(true);
         }
         let took_us = self.system.now_us().saturating_sub(started_us).max(0) as u64;
+        let spent = world.models.usage().spent();
+        if let Some(words) = spent.words() {
+            add_to_log(&world.log, format!("models: {words}\n").as_bytes());
+        }
         world.clean().await;
         let log = world.take_log(&self.redactor);
         let ended = match ended {
@@ -220,6 +234,7 @@ impl StepRun {
             took_us,
             log,
             unfit,
+            spent,
         }
     }
 
@@ -293,6 +308,7 @@ async fn catch(
 
 /// What a running step sees.
 struct World {
+    models: Arc<Asker>,
     job: Arc<TaskJob>,
     step: StepIx,
     outputs: Outputs,
@@ -443,7 +459,7 @@ impl Services for World {
     }
 
     fn models(&self) -> Arc<dyn Models> {
-        Arc::new(NoModels)
+        self.models.clone()
     }
 
     fn agent_sandbox(&self, name: &str) -> Option<Arc<dyn Sandbox>> {
@@ -460,6 +476,10 @@ impl Services for World {
             )));
         };
         let spec = &parts.spec;
+        if spec.kind == "model" {
+            let models = self.models();
+            return Ok(Arc::new(ModelAgent::new(name, &spec.settings, models)));
+        }
         let script = Script::read(&json!({"rules": spec.settings["rules"]})).map_err(|faults| {
             let text = format!(
                 "the script of agent `{name}` cannot be used: {}",
@@ -557,18 +577,4 @@ fn add_to_log(log: &Mutex<Vec<u8>>, bytes: &[u8]) {
         LOG_LIMIT >> 20
     );
     log.extend_from_slice(said.as_bytes());
-}
-
-/// Where no model can be asked.
-struct NoModels;
-
-impl Models for NoModels {
-    fn chat(&self, request: ChatRequest) -> BoxFuture<'_, Result<ChatReply, ModelError>> {
-        Box::pin(async move {
-            Err(ModelError::NotSetUp {
-                model: request.model,
-                why: "nothing says how it is reached".to_owned(),
-            })
-        })
-    }
 }

@@ -22,6 +22,8 @@ pub const TRACE: u8 = 1;
 pub const FAILURE: u8 = 2;
 /// The kind of a record that says what a live thing was made of: for explanations, never a result.
 pub const DEFINITION: u8 = 3;
+/// The kind of a record that holds what a model answered.
+pub const CALL: u8 = 4;
 
 /// Results of earlier runs, as far as this run may use and add to them.
 pub struct Store(Arc<Inner>);

@@ -13,6 +13,7 @@ use crate::step::{Content, Deploys, Step};
 use crate::task::config::Config;
 use crate::task::deploy::{AgentSpec, EnvRun, EnvSpec, Unusable};
 use crate::task::folder::TaskFolder;
+use crate::task::model;
 
 /// Returns what a deploy step makes, or why that cannot be made.
 pub fn deployed(
@@ -116,6 +117,12 @@ pub(super) fn made_of(
             let noun = format!("agent `{}`", spec.folder.as_deref().unwrap_or(&spec.id));
             parts.value(format!("type of {noun}"), &Value::String(spec.kind.clone()));
             parts.value(format!("settings of {noun}"), &spec.settings);
+            if spec.kind == "model"
+                && let Some(model) = spec.settings.get("model").and_then(Value::as_str)
+            {
+                let decides = model::decides(model, &run.config.models);
+                parts.value(format!("model `{model}` of {noun}"), &decides);
+            }
             add_files(&mut parts, &noun, content.as_deref());
             if spec.uses_sandbox() {
                 parts.value(format!("isolation of {noun}"), &run.isolation.into());

@@ -19,6 +19,7 @@ use crate::schedule::{Lane, PlannedStep, Retry, StepPart, TaskPlan};
 use crate::step::{Deploys, Determinism, Refusal, Step};
 use crate::task::config::Config;
 use crate::task::deploy::EnvSpec;
+use crate::task::model;
 use crate::task::overrides::Overrides;
 use crate::task::parse::{self, Parsed};
 use crate::task::{DependsOn, OnError, StepDecl, Task};
@@ -62,10 +63,16 @@ pub fn parsed(db: &dyn Db, input: TaskInput) -> Arc<Parsed> {
 pub fn effective(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Parsed> {
     let parsed = parsed(db, input);
     let overrides = &setting.setting(db).overrides;
-    if overrides.changes_nothing() {
+    if overrides.changes_nothing() && !overrides.names_models() {
         return parsed.clone();
     }
-    let applied = overrides.apply(&parsed.task);
+    let mut applied = overrides.apply(&parsed.task);
+    if overrides.names_models() {
+        let asking = model_agents(db, input, setting, &applied);
+        overrides.set_models(&mut applied, &|agent| {
+            asking.iter().any(|name| name == agent)
+        });
+    }
     if applied == *parsed.task || !parsed.readable {
         return parsed.clone();
     }
@@ -76,6 +83,27 @@ pub fn effective(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Pa
         text: text.into(),
     };
     Arc::new(parse::parse(input.name(db), &source, &db.registry()))
+}
+
+/// Returns the names of the agents of a task that ask a model.
+fn model_agents(db: &dyn Db, input: TaskInput, setting: SettingInput, task: &Task) -> Vec<String> {
+    let folder = input.folder(db).folder(db);
+    let config = &setting.setting(db).config;
+    let built = task.steps.iter().filter_map(|decl| {
+        let step_type = db.registry().find(&decl.kind)?;
+        (step_type.build)(&decl.id, &decl.fields).ok()
+    });
+    let names = built.filter_map(|step| match step.deploys()? {
+        deploys @ Deploys::Agent { .. } => match deployed(&deploys, folder, config).ok()? {
+            Deployed::Agent(spec, _) if spec.kind == "model" => match deploys {
+                Deploys::Agent { agent_name, .. } => Some(agent_name),
+                Deploys::Env { .. } => None,
+            },
+            _ => None,
+        },
+        Deploys::Env { .. } => None,
+    });
+    names.collect()
 }
 
 /// Returns the values of a task: equal after an edit of formatting.
@@ -312,7 +340,17 @@ pub fn fingerprint(db: &dyn Db, input: TaskInput, setting: SettingInput, at: u32
         let value = run.variables.get(&name).cloned().flatten();
         (name, value)
     });
+    // Without a table nothing is said of any model, and no step need be asked for those that it names.
+    let named = match run.config.models.is_empty() {
+        true => Vec::new(),
+        false => step.models(),
+    };
+    let models = named.into_iter().filter_map(|name| {
+        let decides = model::decides(&name, &run.config.models);
+        (!decides.is_null()).then_some((name, decides))
+    });
     let ingredients = Ingredients {
+        models: models.collect(),
         contents,
         tools: tools.collect(),
         variables: variables.collect(),

@@ -1,5 +1,7 @@
 //! The tools by which an agent works in its own sandbox: it runs commands, and reads and writes files.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
@@ -29,7 +31,12 @@ pub(super) fn declared() -> Vec<Value> {
         tool(
             "bash",
             "Runs a script with bash in your sandbox, in /app, and tells what it printed and how it ended. What is JSON is given as a value too.",
-            json!({"command": text("The script.")}),
+            json!({
+                "command": text("The script."),
+                "timeout_seconds": {
+                    "type": "number", "exclusiveMinimum": 0, "description": "How long it may take.",
+                },
+            }),
             &["command"],
         ),
         tool(
@@ -60,7 +67,7 @@ pub(super) async fn call(
     let text = |key: &str| arguments.get(key).and_then(Value::as_str);
     match tool {
         "bash" => match text("command") {
-            Some(command) => bash(sandbox, command).await,
+            Some(command) => bash(sandbox, command, seconds(arguments)).await,
             None => tool_error("`command` is missing"),
         },
         "read_file" => match text("path") {
@@ -90,8 +97,17 @@ pub(super) async fn call(
     }
 }
 
-async fn bash(sandbox: &dyn Sandbox, command: &str) -> Value {
-    let exec = Exec::bash(command).keep(MAX_BYTES as usize);
+/// Returns how long a script may take, where that is said.
+fn seconds(arguments: &Map<String, Value>) -> Option<Duration> {
+    let seconds = arguments.get("timeout_seconds")?.as_f64()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+async fn bash(sandbox: &dyn Sandbox, command: &str, limit: Option<Duration>) -> Value {
+    let mut exec = Exec::bash(command).keep(MAX_BYTES as usize);
+    if let Some(limit) = limit {
+        exec = exec.timeout(limit);
+    }
     match sandbox.exec(exec).await {
         Ok(exited) => {
             let ended = match exited.how {

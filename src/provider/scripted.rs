@@ -305,4 +305,4 @@ impl Act {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

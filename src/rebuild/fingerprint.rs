@@ -53,6 +53,8 @@ pub struct Ingredients {
     pub variables: Vec<(String, Option<String>)>,
     /// How its sandboxes are walled off, where it touches one.
     pub isolation: Option<&'static str>,
+    /// What the configuration says of the models that it names, as far as that decides their answers.
+    pub models: Vec<(String, Value)>,
     /// The number of the sample.
     pub sample: u32,
 }
@@ -91,6 +93,9 @@ pub fn fingerprint(
     }
     for (name, value) in &ingredients.variables {
         manifest.secret(format!("variable `{name}`"), value.as_deref());
+    }
+    for (model, decides) in &ingredients.models {
+        manifest.value(format!("model `{model}`"), decides);
     }
     if let Some(isolation) = ingredients.isolation {
         manifest.value("isolation", &Value::String(isolation.to_owned()));

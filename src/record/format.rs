@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use super::redact::Redactor;
 use super::{RunRecord, Status, TaskRecord};
 use crate::diagnostic::visible_line;
-use crate::event::{Outcome, RunEvent, Score, StepEvent, Tally};
+use crate::event::{Outcome, RunEvent, Score, Spent, StepEvent, Tally};
 use crate::json::{Value, json};
 use crate::resource::{Provision, ResourceId, ResourceKind};
 use crate::system::timestamp;
@@ -117,7 +117,24 @@ impl<'a> Line<'a> {
         let counted = counts
             .into_iter()
             .filter(|(key, n)| *n > 0 || *key == "ran");
-        counted.fold(self, |line, (key, n)| line.raw(key, n))
+        let line = counted.fold(self, |line, (key, n)| line.raw(key, n));
+        line.models(&tally.models)
+    }
+
+    /// Adds what was spent on models, if any was asked.
+    fn models(mut self, spent: &Spent) -> Self {
+        if *spent == Spent::default() {
+            return self;
+        }
+        self.key("models");
+        let (requests, cached) = (spent.requests, spent.cached);
+        let text = format!("{{\"requests\":{requests},\"cached\":{cached}");
+        self.text.push_str(&text);
+        self = self.maybe_raw("input_tokens", spent.input_tokens);
+        self = self.maybe_raw("output_tokens", spent.output_tokens);
+        self = self.maybe_raw("micro_usd", spent.micro_usd);
+        self.text.push('}');
+        self
     }
 
     fn end(mut self) -> String {
@@ -424,6 +441,17 @@ fn read_tally(value: &Value) -> Tally {
         failed: count("failed"),
         skipped: count("skipped"),
         saved_us: count("saved_us"),
+        models: value.get("models").map(read_spent).unwrap_or_default(),
+    }
+}
+
+fn read_spent(value: &Value) -> Spent {
+    Spent {
+        requests: number(value, "requests").unwrap_or_default(),
+        cached: number(value, "cached").unwrap_or_default(),
+        input_tokens: number(value, "input_tokens"),
+        output_tokens: number(value, "output_tokens"),
+        micro_usd: number(value, "micro_usd"),
     }
 }
 

@@ -39,6 +39,9 @@ pub fn summary(
         text.push_str(&format!(" in {}", words::seconds(took_us)));
     }
     text.push('\n');
+    if let Some(spent) = tally.models.words() {
+        text.push_str(&format!("models: {spent}\n"));
+    }
     text
 }
 

@@ -85,6 +85,7 @@ mod tests {
             failed: 1,
             skipped: 2,
             saved_us: 12_400_000,
+            ..Tally::default()
         };
         assert_eq!(
             counts(&tally),

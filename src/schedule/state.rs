@@ -200,6 +200,11 @@ impl<'s> Scheduler<'s> {
         std::mem::take(&mut self.commands)
     }
 
+    /// Returns whether it is settled how the task ends, although something of it still goes on.
+    pub fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
     /// Returns the outputs so far.
     pub fn outputs(&self) -> &Outputs {
         &self.world.outputs

@@ -485,6 +485,7 @@ impl Session {
             contents,
             lost: forecast.lost.clone(),
             stamps: Arc::new(stamps),
+            sample: unit.sample,
         };
         let warnings = Vec::new();
         Ok(Prepared {

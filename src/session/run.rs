@@ -266,6 +266,7 @@ impl Session {
             prompt_jobs: said.unwrap_or(PROMPTS),
             task_jobs: (self.config.run.task_jobs as usize).max(jobs.min(64)),
             secrets: self.secrets(),
+            models: self.model_settings(options),
             step_timeout: self
                 .config
                 .run
@@ -502,6 +503,7 @@ fn empty_job(of: &TaskJob) -> TaskJob {
         contents: Vec::new(),
         lost: Default::default(),
         stamps: of.stamps.clone(),
+        sample: of.sample,
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use aebuild_cache::{Cache, Durability as CacheDurability, Options};
 
-use super::{Session, SessionError, SessionOptions};
+use super::{RunOptions, Session, SessionError, SessionOptions};
 use crate::digest::{Digest, Digester};
 use crate::json::Value;
 use crate::plan::{self, Database, FileMemo};
@@ -15,7 +15,7 @@ use crate::provider::local::{LocalSandboxes, Wanted};
 use crate::step::Registry;
 use crate::system::{FileKind, Stamp, System};
 use crate::task::config::{self, Config, Durability, Isolation};
-use crate::task::folder;
+use crate::task::{folder, model};
 
 /// The folder of aebuild's own files at the workspace root.
 pub(super) const STATE_FOLDER: &str = ".aebuild";
@@ -236,10 +236,32 @@ impl Session {
 
     /// Returns the values that must not be written anywhere.
     pub fn secrets(&self) -> Vec<String> {
-        let names = self.passed_names().into_iter();
+        let names = self.passed_names().into_iter().chain(self.key_names());
         names
             .filter_map(|name| self.system.variable(&name))
             .collect()
+    }
+
+    /// Returns the names of the variables that hold the keys of models that the configuration names.
+    fn key_names(&self) -> Vec<String> {
+        let has_agent = |table: &Value| table.get("model").is_some();
+        let asks = !self.config.models.is_empty() || self.config.agents.values().any(has_agent);
+        match asks {
+            true => model::key_variables(&self.config.models),
+            false => Vec::new(),
+        }
+    }
+
+    /// Returns how models are asked.
+    pub(super) fn model_settings(&self, options: &RunOptions) -> crate::model::Settings {
+        crate::model::Settings {
+            tables: self.config.models.clone(),
+            limits: crate::model::Limits {
+                max_cost_usd: options.max_cost_usd,
+                max_tokens: options.max_tokens,
+            },
+            ask_anew: options.ask_models_anew,
+        }
     }
 
     /// Returns how sandboxes are walled off here; found out once and kept with the stamp of the program.

@@ -3,7 +3,10 @@
 //! Requests and replies are the same for every API: who sends them knows the endpoint, its dialect, its key and its limits,
 //! answers what was asked before from the store, and counts what is spent. Nobody here knows how.
 
+mod messages;
+
 use super::sandbox::BoxFuture;
+use crate::event::Spent;
 use crate::json::{Map, Value};
 
 /// What a model is asked.
@@ -140,6 +143,18 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Returns what of it is told of a run.
+    pub fn spent(&self) -> Spent {
+        let micro = |usd: f64| (usd * 1e6).round().max(0.0) as u64;
+        Spent {
+            requests: self.requests,
+            cached: self.cached,
+            input_tokens: self.input_tokens,
+            output_tokens: self.output_tokens,
+            micro_usd: self.cost_usd.map(micro),
+        }
+    }
+
     /// Adds what another call cost.
     pub fn add(&mut self, other: &Usage) {
         fn sum<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
@@ -192,6 +207,14 @@ pub enum ModelError {
         /// The model.
         model: String,
         /// What is wrong with it.
+        why: String,
+    },
+    /// The conversation is longer than the model reads.
+    #[error("model `{model}` cannot read so much: {why}")]
+    TooLong {
+        /// The model.
+        model: String,
+        /// What the endpoint said.
         why: String,
     },
     /// A limit of the run was reached before the request was sent.

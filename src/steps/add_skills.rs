@@ -116,16 +116,7 @@ fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<R
         let place = format!("/skills/{at}");
         for (key, url) in [("object_url", &skill.object_url), ("s3_url", &skill.s3_url)] {
             if given(url).is_some() {
-                refusals.push(
-                    Refusal::new(
-                        NOT_YET,
-                        format!("{place}/{key}"),
-                        "a skill at an address cannot be had in this release",
-                    )
-                    .help(
-                        "put it into a folder below `skills/` and name it in `skill_artifact_id`",
-                    ),
-                );
+                refusals.push(skill_at_address(&place, key));
             }
         }
         match (given(&skill.skill_artifact_id), given(&skill.body)) {
@@ -188,11 +179,9 @@ impl AddSkills {
                     skill.body.clone().unwrap_or_default(),
                 ),
             };
-            let value = json!({
-                "name": given(&skill.name).unwrap_or(&name),
-                "description": given(&skill.description).unwrap_or(&description),
-                "body": body,
-            });
+            let name = given(&skill.name).unwrap_or(&name);
+            let description = given(&skill.description).unwrap_or(&description);
+            let value = skill_value(name, &Some(description.to_owned()), &body);
             let place = Place::Append(vec!["agent_skills".to_owned(), agent.clone()]);
             entries.push(Entry::data(place, value));
         }
@@ -223,8 +212,21 @@ impl AddSkills {
     }
 }
 
+/// Returns a skill as an agent gets it.
+pub(super) fn skill_value(name: &str, description: &Option<String>, body: &str) -> Value {
+    let description = given(description).unwrap_or_default();
+    json!({"name": name, "description": description, "body": body})
+}
+
+/// Returns the refusal of a skill that is kept elsewhere.
+pub(super) fn skill_at_address(place: &str, key: &str) -> Refusal {
+    let what = "a skill at an address cannot be had in this release";
+    Refusal::new(NOT_YET, format!("{place}/{key}"), what)
+        .help("put it into a folder below `skills/` and name it in `skill_artifact_id` of a step `add_skills`")
+}
+
 /// Splits a text into what stands between two lines `---` at its start, and the rest.
-fn split(text: &str) -> (&str, &str) {
+pub(super) fn split(text: &str) -> (&str, &str) {
     let begun = text
         .strip_prefix("---\n")
         .or_else(|| text.strip_prefix("---\r\n"));
@@ -302,7 +304,7 @@ mod tests {
             missing-field /skills/0: nothing says what the skill is (add "skill_artifact_id": ".." or "body": "..")
             missing-field /skills/1: the skill has no name (add "name": "..")
             conflicting-fields /skills/2/body: the skill has both `skill_artifact_id` and `body` (delete one of them)
-            not-supported-yet /skills/3/s3_url: a skill at an address cannot be had in this release (put it into a folder below `skills/` and name it in `skill_artifact_id`)
+            not-supported-yet /skills/3/s3_url: a skill at an address cannot be had in this release (put it into a folder below `skills/` and name it in `skill_artifact_id` of a step `add_skills`)
             not-supported-yet /cli_artifact_ids: `cli_artifact_ids` cannot become skills in this release (write the skill with `name`, `description` and `body`)
         "#]].assert_eq(&refused(
             &TYPE,

@@ -21,7 +21,8 @@
 //!
 //! # Differences to agent-env
 //!
-//! - `skills`, `enable_agent_changelog`, agent snapshots, `sandbox_name` and `network_policy` are refused, not there yet.
+//! - A skill is a text in the step, in `skill_md` or `content`; an address of one is refused, as are
+//!   `enable_agent_changelog`, agent snapshots, `sandbox_name` and `network_policy`: not there yet.
 //! - `env_vars`, `litellm_base_url`, `disk_size_gb`, `cpu`, `memory_mb` and `sandbox_type` are accepted and change nothing
 //!   of a scripted agent.
 
@@ -31,7 +32,8 @@ use std::sync::OnceLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::target::{DEFAULT_AGENT, NOT_YET, given};
+use super::add_skills::{skill_at_address, skill_value, split};
+use super::target::{CONFLICT, DEFAULT_AGENT, MISSING, NOT_YET, given};
 use crate::context::{Entry, Lookup, Output, Place};
 use crate::digest::Digest;
 use crate::json::{Map, Value, json};
@@ -76,7 +78,7 @@ struct Fields {
     env_vars: BTreeMap<String, String>,
     /// Skills that the agent gets.
     #[serde(default)]
-    skills: Vec<Value>,
+    skills: Vec<SkillText>,
     /// What the agent is told before every prompt.
     system_prompt: Option<String>,
     /// Size of the disk, in GiB.
@@ -118,6 +120,64 @@ struct Fields {
     agent_changelog_object_url: Option<String>,
 }
 
+/// A skill, written here.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SkillText {
+    /// The name.
+    #[schemars(length(min = 1))]
+    name: String,
+    /// When it is of use.
+    description: Option<String>,
+    /// The text, as a `SKILL.md` has it.
+    skill_md: Option<String>,
+    /// The text.
+    content: Option<String>,
+    /// Where the text is kept.
+    object_url: Option<String>,
+    /// Where the text is kept.
+    skill_s3_url: Option<String>,
+    /// Where the text is kept.
+    s3_uri: Option<String>,
+}
+
+impl SkillText {
+    /// Returns the skill as the agent gets it.
+    fn value(&self) -> Value {
+        let text = match given(&self.skill_md) {
+            Some(file) => split(file).1.trim(),
+            None => given(&self.content).unwrap_or_default(),
+        };
+        skill_value(&self.name, &self.description, text)
+    }
+
+    /// Adds what is wrong with the skill at a place.
+    fn check(&self, place: &str, refusals: &mut Vec<Refusal>) {
+        let urls = [
+            ("object_url", &self.object_url),
+            ("skill_s3_url", &self.skill_s3_url),
+            ("s3_uri", &self.s3_uri),
+        ];
+        let urls = urls.into_iter().filter(|(_, url)| given(url).is_some());
+        let before = refusals.len();
+        refusals.extend(urls.map(|(key, _)| skill_at_address(place, key)));
+        let fault = match (given(&self.skill_md), given(&self.content)) {
+            (Some(_), Some(_)) => Refusal::new(
+                CONFLICT,
+                format!("{place}/content"),
+                "the skill has both `skill_md` and `content`",
+            )
+            .help("delete one of them"),
+            (None, None) if refusals.len() == before => {
+                Refusal::new(MISSING, place, "nothing says what the skill is")
+                    .help("add \"skill_md\": \"..\"")
+            }
+            _ => return,
+        };
+        refusals.push(fault);
+    }
+}
+
 fn default_name() -> String {
     DEFAULT_AGENT.to_owned()
 }
@@ -131,7 +191,6 @@ fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<R
     let mut fields: Fields = read_fields(fields)?;
     let mut refusals = Vec::new();
     let not_yet = [
-        ("skills", !fields.skills.is_empty()),
         (
             "agent_snapshot_files_artifact_id",
             fields.agent_snapshot_files_artifact_id.is_some(),
@@ -154,6 +213,9 @@ fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<R
             )
             .help(format!("delete `{name}`")),
         );
+    }
+    for (at, skill) in fields.skills.iter().enumerate() {
+        skill.check(&format!("/skills/{at}"), &mut refusals);
     }
     if fields.a2a_agent_version.is_some() {
         refusals.push(
@@ -198,7 +260,8 @@ impl Step for DeployAgent {
 
     fn live_output(&self, handle: &str) -> Option<Output> {
         let fields = &self.fields;
-        let definition = json!({
+        let skills: Vec<Value> = fields.skills.iter().map(SkillText::value).collect();
+        let mut definition = json!({
             "agent_name": fields.agent_name,
             "agent_description": fields.agent_description,
             "env_ids": fields.env_ids,
@@ -207,7 +270,7 @@ impl Step for DeployAgent {
             "role": fields.role,
             "metadata": fields.metadata,
         });
-        let value = json!({
+        let mut value = json!({
             "agent_name": fields.agent_name,
             "api_url": null,
             "sandbox_id": handle,
@@ -223,6 +286,11 @@ impl Step for DeployAgent {
             "agent_description": fields.agent_description,
             "system_prompt": fields.system_prompt,
         });
+        // What has none is named and kept as if there were no skills.
+        if !skills.is_empty() {
+            definition["skills"] = json!(skills);
+            value["skills"] = json!(skills);
+        }
         let place = Place::Agent(fields.agent_name.clone());
         Some(Output::of(vec![Entry::live(
             place,
@@ -273,15 +341,32 @@ mod tests {
     }
 
     #[test]
+    fn an_agent_is_deployed_with_skills() {
+        let file = "---\nname: tone\n---\nBe brief.\n";
+        let skills = json!([
+            {"name": "tone", "description": "How to sound", "skill_md": file},
+            {"name": "plain", "content": "Write plain text."},
+        ]);
+        let with = build_step(&TYPE, "a", json!({"skills": skills}));
+        let without = build_step(&TYPE, "a", json!({}));
+        let entry = |step: &dyn Step| step.live_output("a").unwrap().entries.remove(0);
+        assert_ne!(entry(&*with).digest, entry(&*without).digest);
+        let value = crate::json::to_string(&entry(&*with).value["skills"]).unwrap();
+        expect![[r#"[{"body":"Be brief.","description":"How to sound","name":"tone"},{"body":"Write plain text.","description":"","name":"plain"}]"#]]
+            .assert_eq(&value);
+        assert!(entry(&*without).value.get("skills").is_none());
+    }
+
+    #[test]
     fn what_no_agent_can_do_yet_is_refused() {
         expect![[r#"
-            not-supported-yet /skills: no agent can use `skills` in this release (delete `skills`)
             not-supported-yet /enable_docker: no agent can use `enable_docker` in this release (delete `enable_docker`)
+            missing-field /skills/0: nothing says what the skill is (add "skill_md": "..")
             pinned-artifact /a2a_agent_version: an agent of the task folder has no versions (delete `a2a_agent_version`)
         "#]]
         .assert_eq(&refused(
             &TYPE,
-            json!({"skills": [{}], "enable_docker": true, "a2a_agent_version": 1}),
+            json!({"skills": [{"name": "a"}, {"name": "b", "content": "c"}], "enable_docker": true, "a2a_agent_version": 1}),
         ));
     }
 }

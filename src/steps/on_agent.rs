@@ -77,7 +77,7 @@ fn party_at(cx: StepCx<'_>, name: &str, depth: usize) -> Result<Party, StepError
     let text = |key: &str| deployed.get(key).and_then(Value::as_str).map(str::to_owned);
     let settings = PromptSettings {
         system_prompt: text("system_prompt"),
-        skills: skills(cx, name),
+        skills: skills(cx, name, &deployed),
         ..PromptSettings::default()
     };
     let mut peers = Vec::new();
@@ -127,11 +127,12 @@ fn peers_of(cx: StepCx<'_>, name: &str) -> Vec<String> {
     peers.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Returns the skills that steps gave to an agent.
-fn skills(cx: StepCx<'_>, name: &str) -> Vec<Skill> {
+/// Returns the skills that an agent was deployed with, and those that steps gave to it later.
+fn skills(cx: StepCx<'_>, name: &str, deployed: &Value) -> Vec<Skill> {
     let lookup = Lookup::Metadata(vec!["agent_skills".to_owned(), name.to_owned()]);
-    let given = cx.find(&lookup).unwrap_or_default();
-    let given = given.as_array().into_iter().flatten();
+    let later = cx.find(&lookup).unwrap_or_default();
+    let first = deployed.get("skills").and_then(Value::as_array);
+    let given = first.into_iter().chain(later.as_array()).flatten();
     let text = |skill: &Value, key: &str| Some(skill.get(key)?.as_str()?.to_owned());
     given
         .filter_map(|skill| {

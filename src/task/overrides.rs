@@ -5,6 +5,17 @@ use std::collections::BTreeMap;
 use super::{DependsOn, StepId, Task};
 use crate::json::{Map, Value};
 
+/// The type of steps that prompt an agent, and the agent that they prompt where they name none.
+const PROMPT: &str = "prompt_agent";
+const DEFAULT_AGENT: &str = "default-agent";
+/// The type of steps that deploy an agent, and the field that says which.
+const DEPLOY: &str = "deploy_agent";
+const AGENT_ID: &str = "a2a_agent_id";
+/// What a run says of the agents that are prompted and play no user.
+const SOLVER: &str = "solver_agent";
+/// What a run says of the models of all agents, and of all users that agents play.
+const AGENT_MODEL: &str = "agent_model";
+const USER_MODEL: &str = "user_model";
 /// The type of steps that ask a judge.
 const JUDGED: &str = "rubrics_verifier";
 /// What a run may say of all judges, and the field that it stands in.
@@ -18,6 +29,9 @@ const JUDGE: [(&str, &str); 6] = [
 ];
 /// Whether judges see trajectories through a filter: `false` takes it away, `true` adds one where there is none.
 const FILTER: (&str, &str) = ("apply_trajectory_filter", "trajectory_filter");
+
+/// The other keys by which a run may change a task.
+const FIXED: [&str; 4] = ["step_params", FILTER.0, AGENT_ID, SOLVER];
 
 /// What one run changes in the tasks it runs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,7 +52,7 @@ impl Overrides {
             && !self
                 .user
                 .keys()
-                .any(|key| key == "step_params" || key == FILTER.0 || is_wide(key))
+                .any(|key| FIXED.contains(&key.as_str()) || is_wide(key))
     }
 
     /// Returns the fields that `step_params` gives for a step.
@@ -55,6 +69,7 @@ impl Overrides {
     /// All seed keys are replaced in one pass: a value that holds `<other>` is data and is not looked at again.
     pub fn apply(&self, task: &Task) -> Task {
         let mut task = task.clone();
+        self.set_agents(&mut task);
         for step in &mut task.steps {
             if !self.seed.is_empty() {
                 step.id = StepId::new(&self.substitute(step.id.as_str()));
@@ -80,6 +95,50 @@ impl Overrides {
             }
         }
         task
+    }
+
+    /// Returns whether the run names models for whole tasks.
+    pub fn names_models(&self) -> bool {
+        self.user.contains_key(AGENT_MODEL) || self.user.contains_key(USER_MODEL)
+    }
+
+    /// Gives prompts the models that the run names: `agent_model` to those that name none and whose agent asks a model,
+    /// `user_model` to those of conversations. What `step_params` says of a step counts more.
+    pub fn set_models(&self, task: &mut Task, asks_model: &dyn Fn(&str) -> bool) {
+        for step in task.steps.iter_mut().filter(|step| step.kind == PROMPT) {
+            let agent = step.fields.get("agent_name").and_then(Value::as_str);
+            let asks = asks_model(agent.unwrap_or(DEFAULT_AGENT));
+            let has_model = step
+                .fields
+                .get("model")
+                .is_some_and(|model| !model.is_null());
+            if let Some(model) = self.user.get(AGENT_MODEL).filter(|_| asks && !has_model) {
+                step.fields.insert("model".to_owned(), model.clone());
+            }
+            let turns = step.fields.get("max_conversation_turns");
+            let talks = turns.and_then(Value::as_u64).is_some_and(|turns| turns > 1);
+            let own = self.step_params(&step.id);
+            let is_said = own.is_some_and(|params| params.contains_key(USER_MODEL));
+            if let Some(model) = self.user.get(USER_MODEL).filter(|_| talks && !is_said) {
+                step.fields.insert(USER_MODEL.to_owned(), model.clone());
+            }
+        }
+    }
+
+    /// Sets which agents are deployed: `a2a_agent_id` is for all, `solver_agent` for those that are prompted and play no user.
+    fn set_agents(&self, task: &mut Task) {
+        let (all, solver) = (self.user.get(AGENT_ID), self.user.get(SOLVER));
+        if all.is_none() && solver.is_none() {
+            return;
+        }
+        let solvers = task.solvers();
+        for step in task.steps.iter_mut().filter(|step| step.kind == DEPLOY) {
+            let name = text(&step.fields, "agent_name").unwrap_or(DEFAULT_AGENT);
+            let of_solver = solver.filter(|_| solvers.iter().any(|solver| solver == name));
+            if let Some(id) = of_solver.or(all) {
+                step.fields.insert(AGENT_ID.to_owned(), id.clone());
+            }
+        }
     }
 
     /// Sets what this run says of all judges.
@@ -143,6 +202,25 @@ impl Overrides {
     }
 }
 
+impl Task {
+    /// Returns the names of the agents that are prompted and play no user.
+    pub fn solvers(&self) -> Vec<String> {
+        let prompts = || self.steps.iter().filter(|step| step.kind == PROMPT);
+        let users: Vec<&str> = prompts()
+            .filter_map(|step| text(&step.fields, "user_agent_name"))
+            .collect();
+        let names = prompts().map(|step| text(&step.fields, "agent_name").unwrap_or(DEFAULT_AGENT));
+        let mut names: Vec<&str> = names.filter(|name| !users.contains(name)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter().map(str::to_owned).collect()
+    }
+}
+
+fn text<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
+    fields.get(key)?.as_str()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,6 +258,86 @@ mod tests {
             applied.steps[0].fields["cmd"],
             json!(["<b> x <missing> a<b"])
         );
+    }
+
+    #[test]
+    fn a_run_names_agents_for_those_that_are_prompted_and_play_no_user() {
+        let step = |id: &str, kind: &str, fields: Value| StepDecl {
+            kind: kind.to_owned(),
+            fields: fields.as_object().cloned().unwrap(),
+            id: id.into(),
+            ..task(json!({})).steps.remove(0)
+        };
+        let mut all = task(json!({}));
+        all.steps = vec![
+            step("a", "deploy_agent", json!({"agent_name": "assistant"})),
+            step("b", "deploy_agent", json!({"agent_name": "dana"})),
+            step(
+                "c",
+                "deploy_agent",
+                json!({"a2a_agent_id": "judge", "agent_name": "judge"}),
+            ),
+            step("d", "deploy_agent", json!({})),
+            step(
+                "e",
+                "prompt_agent",
+                json!({"agent_name": "assistant", "user_agent_name": "dana"}),
+            ),
+            step("f", "prompt_agent", json!({})),
+            step("g", "prompt_agent", json!({"agent_name": "dana"})),
+        ];
+        let ids = |user: Value| {
+            let overrides = Overrides {
+                user: user.as_object().cloned().unwrap(),
+                ..Overrides::default()
+            };
+            assert!(!overrides.changes_nothing());
+            let applied = overrides.apply(&all);
+            let ids = applied.steps.iter().take(4);
+            let ids = ids.map(|step| text(&step.fields, AGENT_ID).unwrap_or("-").to_owned());
+            ids.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(ids(json!({"solver_agent": "new"})), "new - judge new");
+        assert_eq!(ids(json!({"a2a_agent_id": "new"})), "new new new new");
+        let both = json!({"a2a_agent_id": "all", "solver_agent": "new"});
+        assert_eq!(ids(both), "new all all new");
+        let own = json!({"solver_agent": "new", "step_params": {"a": {"a2a_agent_id": "own"}}});
+        assert_eq!(ids(own), "own - judge new");
+    }
+
+    #[test]
+    fn a_run_names_models_for_prompts_that_name_none() {
+        let user = json!({
+            "agent_model": "large", "user_model": "small",
+            "step_params": {"check": {"system_prompt": "x"}},
+        });
+        let applied = |user: &Value, kind: &str, fields: Value| {
+            let overrides = Overrides {
+                user: user.as_object().cloned().unwrap(),
+                ..Overrides::default()
+            };
+            assert!(overrides.names_models());
+            let mut task = task(fields);
+            task.steps[0].kind = kind.to_owned();
+            let mut task = overrides.apply(&task);
+            overrides.set_models(&mut task, &|agent| agent == "default-agent");
+            let mut fields = task.steps.remove(0).fields;
+            fields.remove("system_prompt");
+            Value::Object(fields)
+        };
+        let prompt = |fields| applied(&user, "prompt_agent", fields);
+        assert_eq!(prompt(json!({})), json!({"model": "large"}));
+        assert_eq!(prompt(json!({"model": "own"})), json!({"model": "own"}));
+        let scripted = json!({"agent_name": "scripted"});
+        assert_eq!(prompt(scripted.clone()), scripted);
+        let talk =
+            json!({"agent_name": "scripted", "max_conversation_turns": 2, "user_model": "own"});
+        assert_eq!(prompt(talk)["user_model"], "small");
+        assert_eq!(applied(&user, "run_code", json!({})), json!({}));
+        let said =
+            json!({"user_model": "small", "step_params": {"check": {"user_model": "other"}}});
+        let talk = json!({"max_conversation_turns": 2});
+        assert_eq!(applied(&said, "prompt_agent", talk)["user_model"], "other");
     }
 
     #[test]

@@ -94,6 +94,7 @@ fn summary() -> String {
                 "sandboxes",
                 "envs",
                 "agents",
+                "models",
                 "cache",
                 "records",
             ],

@@ -3,6 +3,8 @@
 use std::fs;
 
 use aebuild::event::Outcome;
+use aebuild::json::json;
+use aebuild::session::{RunOptions, SessionError};
 
 use crate::story::Story;
 use crate::support::{files, root};
@@ -290,4 +292,36 @@ fn files_that_a_step_copies_to_an_env_come_back_with_its_state() {
         (second.outcome(), second.provisioned().as_str()),
         (Outcome::Passed, "check:restore")
     );
+}
+
+#[test]
+fn another_agent_takes_the_place_of_the_solver_for_one_run() {
+    let story = dana();
+    let script = fs::read_to_string(story.path("agents/assistant/script.json"));
+    let (file, text) = match script {
+        Ok(text) => ("script.json", text),
+        Err(_) => (
+            "agent.toml",
+            fs::read_to_string(story.path("agents/assistant/agent.toml")).unwrap(),
+        ),
+    };
+    story.write(
+        &format!("agents/other/{file}"),
+        text.replace("Friday", "Monday"),
+    );
+    story.settle();
+    let with = |name: &str| RunOptions {
+        user_overrides: json!({"solver_agent": name}).as_object().cloned().unwrap(),
+        ..RunOptions::default()
+    };
+    let other = story.run_with(&with("other"));
+    assert_eq!(other.ran(), "check reply");
+    // The first agent's results are still there.
+    assert_eq!(story.run().ran(), "");
+    let unknown = story.run_with(&with("othr")).result;
+    let Err(SessionError::Faults(faults)) = unknown else {
+        panic!("an agent that is not there is a fault");
+    };
+    let faults: Vec<String> = faults.iter().map(|fault| fault.headline.clone()).collect();
+    assert_eq!(faults, ["there is no agent `othr`"]);
 }

@@ -1,6 +1,6 @@
 //! Golden files of the formats that others read. A difference here means another version of the format.
 
-use aebuild::event::{Outcome, RunEvent, Score, StepEvent, Tally};
+use aebuild::event::{Outcome, RunEvent, Score, Spent, StepEvent, Tally};
 use aebuild::record::{self, Redactor, TaskRecord, Writer};
 use aebuild::resource::{Provision, ResourceId};
 use aebuild::task::StepId;
@@ -25,6 +25,13 @@ fn events() -> Vec<RunEvent> {
         failed: 1,
         skipped: 2,
         saved_us: 12_400_000,
+        models: Spent {
+            requests: 3,
+            cached: 2,
+            input_tokens: Some(1200),
+            output_tokens: None,
+            micro_usd: Some(12_300),
+        },
     };
     let of_steps = [
         StepEvent::Deferred,

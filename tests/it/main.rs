@@ -15,6 +15,8 @@ mod explain;
 mod formats;
 mod laws;
 mod model;
+mod mock_models;
+mod models;
 mod peers;
 mod people;
 mod runs;

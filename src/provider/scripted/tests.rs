@@ -40,7 +40,12 @@ impl LiveEnv for Direct {
     }
 
     fn tools(&self) -> BoxFuture<'_, Result<Vec<Value>, EnvError>> {
-        no(&self.env_id, "list its tools")
+        Box::pin(async move {
+            let listed = self.server.request("tools/list", json!({})).await?;
+            let mut tools = listed["tools"].as_array().cloned().unwrap_or_default();
+            tools.push(json!({"name": "vanish"}));
+            Ok(tools)
+        })
     }
 
     fn call<'a>(
@@ -115,22 +120,22 @@ impl LiveEnv for Direct {
     }
 }
 
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(in crate::provider) fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread()
-        .enable_time()
+        .enable_all()
         .build()
         .unwrap()
         .block_on(future)
 }
 
-fn env(name: &str, env_id: &str) -> Arc<dyn LiveEnv> {
+pub(in crate::provider) fn env(name: &str, env_id: &str) -> Arc<dyn LiveEnv> {
     Arc::new(Direct {
         env_id: env_id.to_owned(),
         server: builtin::start(name, env_id).unwrap(),
     })
 }
 
-fn mail() -> Arc<dyn LiveEnv> {
+pub(in crate::provider) fn mail() -> Arc<dyn LiveEnv> {
     let mail = env("mail", "email");
     let state = json!([{"kind": "data", "data": {"emails": [
         {"email_id": "a", "sender": "dana@x.org", "subject": "Friday"},

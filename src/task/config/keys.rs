@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use crate::json::{Map, Value, json};
 use crate::task::deploy::AGENT_KINDS;
+use crate::task::model::APIS;
 
 /// A key, as the book describes it and as its value is checked.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +32,8 @@ pub enum KeyKind {
     Whole(u64, u64),
     /// A number in this range.
     Number(f64, f64),
+    /// Any value.
+    Any,
     /// One of these texts.
     OneOf(&'static [&'static str]),
 }
@@ -297,6 +300,90 @@ pub const KEYS: &[KeyDoc] = &[
         default: "[]",
         doc: "Environment variables of this machine that the agent's program sees. Their values become part of the keys of the steps that prompt it.",
     },
+    KeyDoc {
+        path: "agents.*.model",
+        kind: KeyKind::Text,
+        default: "",
+        doc: "The model of an agent of the type `model`: the name of a table `[models.<name>]`, else the id of a model. What a step or the command line says counts more.",
+    },
+    KeyDoc {
+        path: "agents.*.system_prompt",
+        kind: KeyKind::Text,
+        default: "",
+        doc: "What the agent is told before everything else, where neither a step nor its `deploy_agent` says it.",
+    },
+    KeyDoc {
+        path: "agents.*.max_turns",
+        kind: KeyKind::Whole(1, 10_000),
+        default: "50",
+        doc: "How often an agent of the type `model` may ask its model for one reply. An agent that needs more has failed.",
+    },
+    KeyDoc {
+        path: "agents.*.params.*",
+        kind: KeyKind::Any,
+        default: "",
+        doc: "Parameters of the model, such as `temperature`, sent as they are.",
+    },
+    KeyDoc {
+        path: "models.*.api",
+        kind: KeyKind::OneOf(APIS),
+        default: "",
+        doc: "How the endpoint is spoken to. `openai`: chat completions, as many servers have them. `anthropic`: messages. Where it is not set: `anthropic` for a model whose id begins with `claude-`, else `openai`.",
+    },
+    KeyDoc {
+        path: "models.*.base_url",
+        kind: KeyKind::Text,
+        default: "",
+        doc: "The address of the endpoint, below which `/chat/completions` or `/v1/messages` is. Where it is not set: that of who made the API. A model that has no table is asked at the address that `OPENAI_BASE_URL`, `ANTHROPIC_BASE_URL` or `LITELLM_BASE_URL` names.",
+    },
+    KeyDoc {
+        path: "models.*.model",
+        kind: KeyKind::Text,
+        default: "",
+        doc: "The id that is sent. Where it is not set: the name of the table.",
+    },
+    KeyDoc {
+        path: "models.*.key_variable",
+        kind: KeyKind::Text,
+        default: "",
+        doc: "The environment variable that holds the key; it is sent in the header of each request, and shown and kept nowhere. Where it is not set: none with `base_url`, else `OPENAI_API_KEY` or `ANTHROPIC_API_KEY`.",
+    },
+    KeyDoc {
+        path: "models.*.max_concurrent",
+        kind: KeyKind::Whole(1, 65_536),
+        default: "8",
+        doc: "How many requests to the endpoint are under way at once. Of several tables with the same `base_url` the smallest number counts.",
+    },
+    KeyDoc {
+        path: "models.*.timeout_seconds",
+        kind: KeyKind::Whole(1, 86_400),
+        default: "600",
+        doc: "How long a request may take until its answer is there. After that it is sent again.",
+    },
+    KeyDoc {
+        path: "models.*.max_retries",
+        kind: KeyKind::Whole(0, 100),
+        default: "5",
+        doc: "How often a request is sent again after no answer, status 408, 409, 425, 429 or one from 500 on. The wait is what the endpoint asks for, up to 10 minutes, else it grows from half a second to a minute.",
+    },
+    KeyDoc {
+        path: "models.*.max_output_tokens",
+        kind: KeyKind::Whole(1, 10_000_000),
+        default: "",
+        doc: "The longest answer, in tokens.",
+    },
+    KeyDoc {
+        path: "models.*.input_price_per_mtok",
+        kind: KeyKind::Number(0.0, 1e6),
+        default: "",
+        doc: "The price in US dollars of a million tokens that are read. For well-known models it need not be set.",
+    },
+    KeyDoc {
+        path: "models.*.output_price_per_mtok",
+        kind: KeyKind::Number(0.0, 1e6),
+        default: "",
+        doc: "The price in US dollars of a million tokens that are written.",
+    },
 ];
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
@@ -366,6 +453,7 @@ impl KeyKind {
             }),
             KeyKind::Whole(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
             KeyKind::Number(min, max) => json!({"type": "number", "minimum": min, "maximum": max}),
+            KeyKind::Any => json!({}),
             KeyKind::OneOf(values) => json!({"type": "string", "enum": values}),
         }
     }
@@ -378,6 +466,7 @@ impl KeyKind {
             KeyKind::Texts => "list of texts".to_owned(),
             KeyKind::Whole(min, max) => format!("whole number from {min} to {max}"),
             KeyKind::Number(min, max) => format!("number from {min} to {max}"),
+            KeyKind::Any => "any value".to_owned(),
             KeyKind::OneOf(values) => values
                 .iter()
                 .map(|value| format!("`\"{value}\"`"))

@@ -1,6 +1,7 @@
 //! A gate before the mailbox that is compiled in, with triggers and a clock.
 
 mod time;
+mod together;
 mod triggers;
 
 use std::sync::{Arc, Mutex};

@@ -228,10 +228,8 @@ fn in_real_time_triggers_fire_beside_the_calls() {
         let told = world.say("wait_until", json!({"duration": "PT2H"})).await;
         assert!(told["current_time"].as_str() > before.as_str(), "{told}");
         let far = world.say("wait_until", json!({"duration": "P90D"})).await;
-        check(
-            far.as_str().unwrap()[45..].to_owned(),
-            expect![" of real time, and a call may take 20 s"],
-        );
+        let why = " s of real time, and a call may take 20 s";
+        assert!(far.as_str().unwrap().ends_with(why), "{far}");
         // Between steps time stands still, so that the state that is taken is the state that is left.
         let World {
             gate,

@@ -152,9 +152,8 @@ impl Entry {
         };
         let every = rule.every;
         self.marks += 1;
-        match (self.mark.take(), every) {
-            (Some(mark), Some(every)) => self.mark_at(mark.after(every.drawn(self.marks)), start),
-            _ => {}
+        if let (Some(mark), Some(every)) = (self.mark.take(), every) {
+            self.mark_at(mark.after(every.drawn(self.marks)), start);
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::step::agent::{
 };
 use crate::step::env::LiveEnv;
 use crate::step::sandbox::{BoxFuture, Sandbox};
-use crate::step::{StepCx, StepError, Stream};
+use crate::step::{StepCx, StepError, StoredFile, Stream};
 use crate::system::locked;
 
 /// The longest chain of agents that ask each other.
@@ -249,6 +249,31 @@ pub(super) fn lines(trajectory: &[Value]) -> Vec<u8> {
         bytes.push(b'\n');
     }
     bytes
+}
+
+/// Returns the bytes that a URL refers to.
+pub(super) fn stored(cx: StepCx<'_>, url: &str) -> Result<Vec<u8>, String> {
+    let file = StoredFile::from_url(url).ok_or_else(|| format!("`{url}` is not in the store"))?;
+    let scratch = cx.services.scratch().map_err(|error| error.message)?;
+    let to = scratch.join("stored");
+    let found = cx.services.fetch(&file, &to);
+    if !found.map_err(|error| error.message)? {
+        return Err(format!("the store has lost `{url}`"));
+    }
+    crate::system::disk::read(&to).map_err(|error| error.to_string())
+}
+
+/// Returns the JSON values of a file: the items of a list, else one a line. A line that is no JSON is a text.
+pub(super) fn moments(bytes: &[u8]) -> Vec<Value> {
+    if let Ok(Value::Array(moments)) = from_slice::<Value>(bytes) {
+        return moments;
+    }
+    let text = String::from_utf8_lossy(bytes);
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let moment = |line: &str| {
+        from_slice::<Value>(line.as_bytes()).unwrap_or_else(|_| Value::String(line.to_owned()))
+    };
+    lines.map(moment).collect()
 }
 
 /// Returns the typed value in a text: the whole of it, else the last JSON object that stands in it, code fences or not.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::on_agent::{self, Party, Talk};
 use super::on_env;
-use crate::context::Entry;
+use crate::context::{Entry, Lookup};
 use crate::json::{Value, json};
 use crate::step::agent::{PromptSettings, text_part};
 use crate::step::env::LiveEnv;
@@ -91,6 +91,58 @@ impl Executor for Instructed {
             reply.map(drop).map_err(|error| error.to_string())
         })
     }
+}
+
+/// Returns the firings of triggers of envs of which steps before told, in virtual time, and for each env of which they are
+/// lost why; `None` where no step told.
+pub(super) fn firings(cx: StepCx<'_>) -> Option<(Vec<Value>, BTreeMap<String, String>)> {
+    let told = cx.find(&Lookup::metadata(&["env_trigger_state"]))?;
+    let (mut firings, mut lost) = (Vec::new(), BTreeMap::new());
+    for (env, state) in told.as_object()? {
+        match events(cx, state) {
+            Ok(events) => firings.extend(events.iter().filter_map(|event| firing(env, event))),
+            Err(why) => {
+                lost.insert(env.clone(), why);
+            }
+        }
+    }
+    firings.sort_by(|a, b| a["virtual_time"].as_str().cmp(&b["virtual_time"].as_str()));
+    Some((firings, lost))
+}
+
+/// Returns what happened to the triggers of an env, as its state tells.
+fn events(cx: StepCx<'_>, state: &Value) -> Result<Vec<Value>, String> {
+    if let Some(error) = state.get("error").filter(|error| !error.is_null()) {
+        let text = error.as_str().map(str::to_owned);
+        return Err(text.unwrap_or_else(|| error.to_string()));
+    }
+    if let Some(url) = state.get("object_url").and_then(Value::as_str) {
+        return on_agent::stored(cx, url).map(|bytes| on_agent::moments(&bytes));
+    }
+    let triggers = state.get("triggers").and_then(Value::as_object);
+    let has_none = |trigger: &Value| trigger.get("fire_count") == Some(&json!(0));
+    match triggers.is_some_and(|triggers| triggers.values().all(has_none)) {
+        true => Ok(Vec::new()),
+        false => Err("the events of its triggers were not kept".to_owned()),
+    }
+}
+
+/// Returns an event as a firing, where it is the end of one.
+fn firing(env: &str, event: &Value) -> Option<Value> {
+    let is_ok = match event.get("kind")?.as_str()? {
+        "fired" => true,
+        "failed" => false,
+        _ => return None,
+    };
+    Some(json!({
+        "trigger_id": event["trigger_id"],
+        "source": format!("env:{env}"),
+        "turn": null,
+        "at": null,
+        "virtual_time": event["virtual_time"],
+        "ok": is_ok,
+        "provoked_by": event["step"],
+    }))
 }
 
 /// Waits until what triggers began is done, and returns the value of `metadata.env_trigger_state.<env_id>`; `None` where

@@ -85,10 +85,7 @@ fn who_is_done_waits_for_the_others_and_all_are_told_the_same() {
                 }
             };
             assert_eq!(states[0], states[1]);
-            assert_eq!(
-                states[0]["capture_is_final"],
-                json!(delay.is_none())
-            );
+            assert_eq!(states[0]["capture_is_final"], json!(delay.is_none()));
             let kept = String::from_utf8(gate.snapshot().await.unwrap()).unwrap();
             // The first line holds the triggers and the clock; what is in the mailbox hangs on who was first.
             let line = kept.lines().next().unwrap().to_owned();

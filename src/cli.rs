@@ -2,6 +2,7 @@
 //!
 //! Data goes to standard output, talk to standard error. [`ExitStatus`] says what the exit status means.
 
+mod agent;
 mod answer;
 mod cache;
 mod check;
@@ -64,6 +65,7 @@ enum Command {
     Graph(graph::Args),
     Cache(cache::Args),
     Env(env::Args),
+    Agent(agent::Args),
     Answer(answer::Args),
     Types(types::TypesArgs),
     Schema(types::SchemaArgs),
@@ -144,6 +146,7 @@ pub fn main(system: Arc<dyn System>, registry: Registry) -> ExitStatus {
         Command::Graph(args) => graph::run(args, &mut face),
         Command::Cache(args) => cache::run(args, &mut face),
         Command::Env(args) => env::run(args, &mut face),
+        Command::Agent(args) => agent::run(args, &mut face),
         Command::Answer(args) => answer::run(args, &mut face),
         Command::Types(args) => types::run_types(args, &mut face),
         Command::Schema(args) => types::run_schema(args, &mut face),

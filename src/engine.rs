@@ -7,6 +7,7 @@ mod calls;
 mod company;
 mod executor;
 mod live;
+mod live_agent;
 mod live_docker;
 mod live_env;
 mod live_folder;

@@ -1,4 +1,5 @@
-//! The gateway before every env: who asks, what may be asked, and a record of what was asked and answered.
+//! The gateway before every env: who asks, what may be asked, and a record of what was asked and answered; and the address
+//! at which agents are asked over A2A.
 //!
 //! A [`Gate`] stands before one env. Steps of aebuild go through it by [`EnvHandle`]; programs that a step starts reach it
 //! over HTTP on 127.0.0.1, at an address that names the caller and works only while the step runs. So a state is taken
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+mod a2a;
 mod access;
 mod back;
 mod clock;
@@ -19,6 +21,7 @@ mod company;
 mod course_routes;
 mod firing;
 mod gate;
+mod grant;
 mod handle;
 mod hook;
 mod http;
@@ -35,6 +38,7 @@ mod tests;
 pub use access::Access;
 pub use company::Company;
 pub use gate::{Gate, GateSettings};
+pub use grant::Grant;
 pub use handle::EnvHandle;
 pub use hook::{Hook, ToolCall};
 pub use http::Gateway;

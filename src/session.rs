@@ -10,6 +10,7 @@ mod part;
 mod run;
 mod select;
 mod serve;
+mod serve_agent;
 mod setting;
 mod upkeep;
 
@@ -34,6 +35,7 @@ use crate::task::config::Config;
 pub use crate::engine::{Told, Wish};
 pub use explain::{Cause, Explanation};
 pub use serve::{ServedEnv, builtin_envs};
+pub use serve_agent::{LoneAgent, ServedAgent};
 pub use upkeep::{HistoryRow, Nondeterminism};
 
 /// What a session is opened on.

@@ -3,6 +3,7 @@
 //! A step gets a [`StepCx`] and gives back an [`Output`]. It never sees the engine, the cache or another step; whatever
 //! it looks up is recorded, and becomes part of what must stay the same for its result to be reused.
 
+pub mod a2a;
 pub mod agent;
 pub mod env;
 pub mod model;
@@ -21,7 +22,7 @@ use crate::resource::{ResourceId, Touch};
 use crate::task::{OnError, StepId};
 
 pub use crate::task::{ArtifactKind, Determinism};
-use agent::Agent;
+use agent::{Agent, Doors, NoDoors};
 use env::LiveEnv;
 use model::Models;
 use sandbox::{BoxFuture, Sandbox, SandboxError};
@@ -222,6 +223,10 @@ pub trait Services: Send + Sync {
     fn agent_sandbox(&self, name: &str) -> Option<Arc<dyn Sandbox>>;
     /// Returns the agent.
     fn agent(&self, name: &str) -> Result<Arc<dyn Agent>, StepError>;
+    /// Returns what gives agents addresses while the step runs.
+    fn doors(&self) -> Arc<dyn Doors> {
+        Arc::new(NoDoors)
+    }
     /// Asks a person and waits for the answer, which is one of the choices where there are any.
     fn ask_person<'a>(
         &'a self,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::Value;
 
 use crate::inputs::TRUE;
-use crate::{envs, files, schedule};
+use crate::{agents, envs, files, schedule};
 
 /// Runs a part.
 pub fn run(name: &str, words: &[String]) {
@@ -31,6 +31,7 @@ pub fn run(name: &str, words: &[String]) {
             Path::new(word(1)),
         )),
         "@env-large" => alone(envs::large(Path::new(word(0)))),
+        "@agent-messages" => together(agents::messages(word(0).parse().expect("a number"))),
         _ => panic!("the bench has no part `{name}`"),
     }
 }

@@ -7,6 +7,7 @@
     reason = "benches set up the world that the programs see"
 )]
 
+mod agents;
 mod children;
 mod envs;
 mod files;

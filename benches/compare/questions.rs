@@ -1,5 +1,6 @@
 //! The questions, in the order asked.
 
+mod agents;
 mod cold;
 mod edit;
 mod envs;
@@ -30,6 +31,8 @@ pub const ALL: &[(&str, Ask)] = &[
     ("env-state", envs::ask_state),
     ("env-calls", envs::ask_calls),
     ("env-large", envs::ask_large),
+    ("agent-messages", agents::ask_messages),
+    ("agent-prompt", agents::ask_prompt),
     ("turbo", peers::ask_turbo),
     ("agent-env", peers::ask_agent_env),
 ];

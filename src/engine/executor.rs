@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, watch};
 use super::TaskJob;
 use super::company::{Company, Going};
 use super::live::{ProvisionError, Provisioner};
+use super::live_agent::{LateAgent, StepDoors};
 use super::store::Store;
 use crate::context::{Answer, Lookup, Output, Outputs, Place};
 use crate::event::Spent;
@@ -27,12 +28,13 @@ use crate::rebuild::{Log, Read, ReadKey};
 use crate::record::{Redactor, desk};
 use crate::resource::{ResourceId, ResourceKind, Touch};
 use crate::schedule::{Ended, MadeOf, Need};
-use crate::step::agent::Agent;
+use crate::step::agent::{Agent, Doors};
 use crate::step::env::{DEFAULT_ROLE, LiveEnv};
 use crate::step::model::Models;
 use crate::step::sandbox::{BoxFuture, Sandbox};
 use crate::step::{Bench, Content, Services, StepCx, StepError, StoredFile, Stream};
 use crate::system::{System, locked};
+use crate::task::deploy::AgentRun;
 use crate::task::script::Script;
 
 /// Logs longer than this are kept as a blob.
@@ -167,6 +169,7 @@ impl StepRun {
             provisioner: self.provisioner.clone(),
             task: self.task,
             attempt: self.attempt,
+            doors: StepDoors::new(self.provisioner.gateway.clone()),
             benches: Mutex::default(),
             reads: Mutex::default(),
             left: watch::Sender::new(false),
@@ -319,6 +322,7 @@ struct World {
     provisioner: Arc<Provisioner>,
     task: usize,
     attempt: u32,
+    doors: StepDoors,
     benches: Mutex<Vec<Arc<LocalSandbox>>>,
     reads: Mutex<Vec<Read>>,
     /// Whether it has failed or was aborted.
@@ -480,6 +484,16 @@ impl Services for World {
             let models = self.models();
             return Ok(Arc::new(ModelAgent::new(name, &spec.settings, models)));
         }
+        let run = spec.run().map_err(|why| StepError::new(why.headline))?;
+        if run != AgentRun::Inside {
+            return Ok(Arc::new(LateAgent {
+                name: name.to_owned(),
+                task: self.task,
+                run,
+                parts: parts.clone(),
+                provisioner: self.provisioner.clone(),
+            }));
+        }
         let script = Script::read(&json!({"rules": spec.settings["rules"]})).map_err(|faults| {
             let text = format!(
                 "the script of agent `{name}` cannot be used: {}",
@@ -491,6 +505,10 @@ impl Services for World {
             name: name.to_owned(),
             script,
         }))
+    }
+
+    fn doors(&self) -> Arc<dyn Doors> {
+        self.doors.share()
     }
 
     fn ask_person<'a>(

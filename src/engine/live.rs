@@ -1,6 +1,6 @@
 //! Live things on this machine: made when a step needs them, brought to the state that it needs, ended with their task.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -9,10 +9,12 @@ use aebuild_cache::{BlobRef, Cache, Restored, StatMemo};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::sync::OnceCell;
 
+use super::live_agent::AgentSlot;
 use super::live_env::EnvSlot;
 use super::live_folder::{Secrets, Taking};
 use super::store::{blob_of, version_of};
 use crate::context::Place;
+use crate::digest::Digester;
 use crate::gateway::{EnvHandle, Gateway};
 use crate::graph::StepIx;
 use crate::provider::docker::Docker;
@@ -97,6 +99,10 @@ pub struct Provisioner {
     pub(super) docker: OnceCell<Result<Docker, String>>,
     slots: Mutex<HashMap<(usize, ResourceId), Slot>>,
     pub(super) envs: Mutex<HashMap<(usize, ResourceId), EnvSlot>>,
+    /// Agents that are reached over A2A, by task and name.
+    pub(super) agents: Mutex<HashMap<(usize, String), AgentSlot>>,
+    /// Those of them that keep in their process what they were told.
+    pub(super) remembering: Mutex<HashSet<(usize, String)>>,
     /// Handles of envs that stay up after the run.
     pub(super) kept_up: Mutex<Vec<EnvHandle>>,
     /// How many envs were made.
@@ -118,6 +124,8 @@ impl Provisioner {
             docker: OnceCell::new(),
             slots: Mutex::default(),
             envs: Mutex::default(),
+            agents: Mutex::default(),
+            remembering: Mutex::default(),
             kept_up: Mutex::default(),
             made: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
@@ -208,6 +216,7 @@ impl Provisioner {
         if matches!(need.version, Version::Created(_))
             && let Some(live) = slot.take()
         {
+            self.end_agent(task, &need.resource).await;
             let ended = live.sandbox.destroy().await;
             ended.map_err(|error| ProvisionError::Failed(error.to_string()))?;
         }
@@ -262,6 +271,7 @@ impl Provisioner {
         let spec = SandboxSpec {
             id: handle,
             env_vars,
+            mounts: self.mounts_of_agent(plan, step, resource).await?,
             ..SandboxSpec::default()
         };
         let failed = |error: String| ProvisionError::Failed(error);
@@ -370,12 +380,21 @@ impl Provisioner {
         let (tree, taking) = taken;
         live.memo = taking.memo;
         live.secrets = taking.secrets;
+        let history = self.history_of_agent(task, resource).await;
         match tree {
             Ok(tree) => {
-                let changed = tree.id != live.tree.id;
+                let mut changed = tree.id != live.tree.id;
                 if changed {
                     live.tree = tree;
                     live.version = version_of(&tree);
+                }
+                if let Some(history) = history {
+                    let mut digester = Digester::new("what an agent is left with");
+                    digester.digest(&version_of(&tree).digest());
+                    digester.digest(&history);
+                    let version = Version::Lineage(digester.finish());
+                    changed |= version != live.version;
+                    live.version = version;
                 }
                 Settled {
                     version: live.version,
@@ -400,6 +419,7 @@ impl Provisioner {
     /// Ends a live thing.
     pub(super) fn retire(self: &Arc<Self>, task: usize, resource: &ResourceId) {
         self.retire_env(task, resource);
+        self.retire_agent(task, resource);
         let slot = locked(&self.slots).remove(&(task, resource.clone()));
         if let Some(slot) = slot {
             tokio::spawn(async move {
@@ -416,6 +436,7 @@ impl Provisioner {
         if self.settings.keep {
             return Ok(());
         }
+        self.end_agents(Some(task)).await;
         self.end_envs(Some(task)).await;
         let slots: Vec<Slot> = {
             let mut all = locked(&self.slots);
@@ -461,6 +482,7 @@ impl Provisioner {
 
     /// Ends everything and removes the run's folder.
     pub async fn close(&self) -> Result<(), String> {
+        self.end_agents(None).await;
         self.end_envs(None).await;
         let no_container = match self.docker.get() {
             Some(Ok(docker)) => docker.close().await,

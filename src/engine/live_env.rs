@@ -25,7 +25,7 @@ use crate::resource::{ResourceId, Version};
 use crate::schedule::{EnvParts, MadeOf, Need, TaskPlan};
 use crate::step::env::{DEFAULT_ROLE, EnvError, EnvServer, LiveEnv as _};
 use crate::step::sandbox::{Put, Sandbox};
-use crate::step::{Bench, StepError};
+use crate::step::{Bench, Content, StepError};
 use crate::system::locked;
 use crate::task::deploy::{EnvRun, ProcessRun, StateMode};
 
@@ -65,9 +65,34 @@ impl Keeper for InCache {
     }
 }
 
-/// Returns what is said of a file of an env's folder that is not as it was planned.
-pub(super) fn changed(env_id: &str, path: &str) -> String {
-    format!("`{path}` of env `{env_id}` changed since the run was planned; run it again")
+/// Returns what is said of a file of the folder of an env or agent that is not as it was planned.
+fn changed(noun: &str, path: &str) -> String {
+    format!("`{path}` of {noun} changed since the run was planned; run it again")
+}
+
+/// A program that an env or an agent is.
+pub(super) struct Program<'a> {
+    /// What it is, such as "env `mail`".
+    pub(super) noun: String,
+    /// How it is run.
+    pub(super) run: &'a ProcessRun,
+    /// The files of its folder.
+    pub(super) content: Option<&'a Content>,
+    /// Variables of this machine that it sees.
+    pub(super) passed: &'a [(String, String)],
+    /// The name of its sandbox.
+    pub(super) instance: &'a str,
+}
+
+/// What a program finds on this machine.
+#[derive(Default)]
+pub(super) struct Surroundings {
+    /// Folders that it sees.
+    pub(super) mounts: Vec<PathBuf>,
+    /// Where its programs are looked for, where that is not as always.
+    pub(super) path: Option<String>,
+    /// The interpreter that has its packages.
+    pub(super) python: Option<PathBuf>,
 }
 
 pub(super) fn failed(error: impl ToString) -> ProvisionError {
@@ -256,62 +281,14 @@ impl Provisioner {
         run: &ProcessRun,
         instance: &str,
     ) -> Result<ServedEnv, ProvisionError> {
-        let mut mounts: Vec<PathBuf> = run.mount.iter().map(|path| self.absolute(path)).collect();
-        let mut search: Vec<PathBuf> = mounts
-            .iter()
-            .flat_map(|path| [path.join("bin"), path.join(".bin"), path.clone()])
-            .collect();
-        let python = match &run.requirements {
-            None => None,
-            Some(file) => {
-                let content = parts.content.iter().flat_map(|content| &content.files);
-                let found = content.into_iter().find(|found| found.path == *file);
-                let found = found.ok_or_else(|| {
-                    failed(format!(
-                        "`requirements` of env `{}` names `{file}`, which is not in its folder",
-                        parts.spec.env_id
-                    ))
-                })?;
-                let text = crate::system::disk::read_to_string(&found.source).map_err(failed)?;
-                let packages = python::requirements(&text).map_err(|why| {
-                    failed(format!("`{file}` of env `{}`: {why}", parts.spec.env_id))
-                })?;
-                let python = self.python(&packages).await.map_err(failed)?;
-                let home = python.parent().and_then(Path::parent);
-                mounts.extend(home.map(Path::to_path_buf));
-                search.extend(python.parent().map(Path::to_path_buf));
-                Some(python)
-            }
+        let program = Program {
+            noun: format!("env `{}`", parts.spec.env_id),
+            run,
+            content: parts.content.as_deref(),
+            passed: &parts.passed,
+            instance,
         };
-        let mut env_vars = parts.passed.clone();
-        if !search.is_empty() {
-            let path: Vec<String> = search
-                .iter()
-                .map(|path| path.display().to_string())
-                .collect();
-            let path = format!("{}:{}", path.join(":"), crate::provider::local::PATH);
-            env_vars.push(("PATH".to_owned(), path));
-        }
-        let sandbox = self
-            .private_sandbox(instance, task, env_vars, mounts)
-            .await?;
-        let files = parts.content.iter().flat_map(|content| &content.files);
-        let puts: Vec<Put> = files
-            .map(|file| Put {
-                from: file.source.clone(),
-                to: format!("/app/{}", file.path),
-                mode: if file.executable { 0o755 } else { 0o644 },
-            })
-            .collect();
-        sandbox.put(&puts).map_err(failed)?;
-        for file in parts.content.iter().flat_map(|content| &content.files) {
-            let copy = sandbox.state_dir().join("app").join(&file.path);
-            let bytes = crate::system::disk::read(&copy).map_err(failed)?;
-            if Digest::of_bytes(&bytes) != file.digest {
-                // The plan is of the file as it was: this run's results must not be taken for results of that.
-                return Err(failed(changed(&parts.spec.env_id, &file.path)));
-            }
-        }
+        let (sandbox, python) = self.sandbox_of(task, &program).await?;
         let start = Start {
             spec: &parts.spec,
             run,
@@ -326,6 +303,83 @@ impl Provisioner {
                 Err(failed(error))
             }
         }
+    }
+
+    /// Returns what a program finds on this machine.
+    pub(super) async fn surroundings(
+        &self,
+        program: &Program<'_>,
+    ) -> Result<Surroundings, ProvisionError> {
+        let Program { noun, run, .. } = program;
+        let mut mounts: Vec<PathBuf> = run.mount.iter().map(|path| self.absolute(path)).collect();
+        let mut search: Vec<PathBuf> = mounts
+            .iter()
+            .flat_map(|path| [path.join("bin"), path.join(".bin"), path.clone()])
+            .collect();
+        let python = match &run.requirements {
+            None => None,
+            Some(file) => {
+                let content = program.content.iter().flat_map(|content| &content.files);
+                let found = content.into_iter().find(|found| found.path == *file);
+                let found = found.ok_or_else(|| {
+                    failed(format!(
+                        "`requirements` of {noun} names `{file}`, which is not in its folder"
+                    ))
+                })?;
+                let text = crate::system::disk::read_to_string(&found.source).map_err(failed)?;
+                let packages = python::requirements(&text)
+                    .map_err(|why| failed(format!("`{file}` of {noun}: {why}")))?;
+                let python = self.python(&packages).await.map_err(failed)?;
+                let home = python.parent().and_then(Path::parent);
+                mounts.extend(home.map(Path::to_path_buf));
+                search.extend(python.parent().map(Path::to_path_buf));
+                Some(python)
+            }
+        };
+        let path = (!search.is_empty()).then(|| {
+            let path: Vec<String> = search
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect();
+            format!("{}:{}", path.join(":"), crate::provider::local::PATH)
+        });
+        Ok(Surroundings {
+            mounts,
+            path,
+            python,
+        })
+    }
+
+    /// Makes the sandbox of a program that serves, with its files in it, and returns the interpreter that has its packages.
+    pub(super) async fn sandbox_of(
+        &self,
+        task: usize,
+        program: &Program<'_>,
+    ) -> Result<(Arc<LocalSandbox>, Option<PathBuf>), ProvisionError> {
+        let around = self.surroundings(program).await?;
+        let mut env_vars = program.passed.to_vec();
+        env_vars.extend(around.path.map(|path| ("PATH".to_owned(), path)));
+        let sandbox = self
+            .private_sandbox(program.instance, task, env_vars, around.mounts)
+            .await?;
+        let files = program.content.iter().flat_map(|content| &content.files);
+        let puts: Vec<Put> = files
+            .map(|file| Put {
+                from: file.source.clone(),
+                to: format!("/app/{}", file.path),
+                mode: if file.executable { 0o755 } else { 0o644 },
+            })
+            .collect();
+        sandbox.put(&puts).map_err(failed)?;
+        for file in program.content.iter().flat_map(|content| &content.files) {
+            let copy = sandbox.state_dir().join("app").join(&file.path);
+            let bytes = crate::system::disk::read(&copy).map_err(failed)?;
+            if Digest::of_bytes(&bytes) != file.digest {
+                // The plan is of the file as it was: this run's results must not be taken for results of that.
+                return Err(failed(changed(&program.noun, &file.path)));
+            }
+        }
+        Ok((sandbox, around.python))
     }
 
     /// Makes a sandbox that is nobody's but aebuild's.

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use super::Caller;
 use super::gate::Gate;
-use super::http::{Gateway, Grant};
+use super::grant::Grant;
+use super::http::Gateway;
 use super::timed::Presence;
 use crate::json::{Map, Value};
 use crate::step::env::{EnvError, ExtensionCall, LiveEnv};
@@ -20,10 +21,13 @@ pub struct EnvHandle {
     pub(super) gate: Arc<Gate>,
     gateway: Arc<Gateway>,
     pub(super) caller: Caller,
-    grants: Arc<Mutex<Vec<(String, Grant)>>>,
+    /// By role, and by holder where the address stays the same.
+    grants: Arc<Mutex<Vec<Granted>>>,
     /// Has time go on while it is there, for a step that works on the env.
     presence: Option<Arc<Presence>>,
 }
+
+type Granted = ((String, Option<String>), Grant);
 
 impl EnvHandle {
     /// Returns a handle.
@@ -40,22 +44,24 @@ impl EnvHandle {
         }
     }
 
-    /// Returns the address of the env for this caller, see [`LiveEnv::url`].
-    async fn address(&self) -> Result<String, EnvError> {
-        if let Some((_, grant)) = locked(&self.grants)
-            .iter()
-            .find(|(role, _)| *role == self.caller.role)
-        {
+    /// Returns the address of the env for this caller, see [`LiveEnv::url`] and [`LiveEnv::lasting_url`].
+    async fn address(&self, holder: Option<&str>) -> Result<String, EnvError> {
+        let key = (self.caller.role.clone(), holder.map(str::to_owned));
+        if let Some((_, grant)) = locked(&self.grants).iter().find(|(of, _)| *of == key) {
             return Ok(grant.url().to_owned());
         }
-        let granted = self.gateway.grant(self.gate.clone(), self.caller.clone());
-        let grant = granted.await.map_err(|error| EnvError::NotStarted {
+        let (gate, caller) = (self.gate.clone(), self.caller.clone());
+        let granted = match holder {
+            None => self.gateway.grant(gate, caller).await,
+            Some(holder) => self.gateway.grant_lasting(holder, gate, caller).await,
+        };
+        let grant = granted.map_err(|error| EnvError::NotStarted {
             env: self.gate.env_id().to_owned(),
             why: format!("the gateway cannot listen on 127.0.0.1: {error}"),
             tail: String::new(),
         })?;
         let url = grant.url().to_owned();
-        locked(&self.grants).push((self.caller.role.clone(), grant));
+        locked(&self.grants).push((key, grant));
         Ok(url)
     }
 }
@@ -84,7 +90,11 @@ impl LiveEnv for EnvHandle {
     }
 
     fn url(&self) -> BoxFuture<'_, Result<String, EnvError>> {
-        Box::pin(self.address())
+        Box::pin(self.address(None))
+    }
+
+    fn lasting_url<'a>(&'a self, holder: &'a str) -> BoxFuture<'a, Result<String, EnvError>> {
+        Box::pin(self.address(Some(holder)))
     }
 
     fn tools(&self) -> BoxFuture<'_, Result<Vec<Value>, EnvError>> {

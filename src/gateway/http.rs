@@ -1,4 +1,4 @@
-//! The gateway's listener on 127.0.0.1, one for all envs of a run, and the routes of an env below its address.
+//! The gateway's listener on 127.0.0.1, one for all envs and agents of a run, and the routes of an env below its address.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,11 +15,14 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
 use super::Caller;
+use super::a2a::AgentService;
 use super::course_routes;
 use super::gate::Gate;
+use super::grant::{Routes, Served};
 use super::mcp::McpService;
 use super::timed::Presence;
 use crate::json::{Map, Value, json};
+use crate::step::agent::AgentDoor;
 use crate::step::env::EnvError;
 use crate::system::locked;
 
@@ -27,17 +30,19 @@ use crate::system::locked;
 const ROLE: &str = "agentenv-role";
 
 /// The largest request that is read, in bytes.
-const MAX_REQUEST: usize = 512 << 20;
+pub(super) const MAX_REQUEST: usize = 512 << 20;
 
 /// The gateway of a run.
 #[derive(Default)]
 pub struct Gateway {
     listener: OnceCell<Listener>,
-    routes: Arc<Mutex<HashMap<String, Route>>>,
+    pub(super) routes: Routes,
+    /// The tokens of addresses that stay the same, by holder, env and role.
+    pub(super) lasting: Mutex<HashMap<[String; 3], String>>,
 }
 
-struct Listener {
-    port: u16,
+pub(super) struct Listener {
+    pub(super) port: u16,
     serving: JoinHandle<()>,
 }
 
@@ -48,42 +53,20 @@ impl Drop for Listener {
 }
 
 #[derive(Clone)]
-struct Route {
-    gate: Arc<Gate>,
-    caller: Caller,
-    service: McpService,
+pub(super) struct Route {
+    pub(super) gate: Arc<Gate>,
+    pub(super) caller: Caller,
+    pub(super) service: McpService,
 }
 
 #[derive(Clone)]
 struct Shared {
     port: u16,
-    /// The one env that is served, at the root.
-    alone: Option<Route>,
+    /// The one env or agent that is served, at the root.
+    alone: Option<Served>,
     /// Has time go on in it.
     _presence: Option<Arc<Presence>>,
-    routes: Arc<Mutex<HashMap<String, Route>>>,
-}
-
-/// An address that was given out; it works until this is dropped.
-pub(super) struct Grant {
-    url: String,
-    token: String,
-    routes: Arc<Mutex<HashMap<String, Route>>>,
-}
-
-impl Grant {
-    /// Returns the address, without a slash at its end.
-    pub(super) fn url(&self) -> &str {
-        &self.url
-    }
-}
-
-impl Drop for Grant {
-    fn drop(&mut self) {
-        if let Some(route) = locked(&self.routes).remove(&self.token) {
-            route.service.close();
-        }
-    }
+    routes: Routes,
 }
 
 impl Gateway {
@@ -106,16 +89,31 @@ impl Gateway {
             caller,
             service,
         };
-        Ok(self.listener(port, Some(route)).await?.port)
+        Ok(self
+            .listener(port, Some(Served::Env(Box::new(route))))
+            .await?
+            .port)
     }
 
-    async fn listener(&self, port: u16, alone: Option<Route>) -> io::Result<&Listener> {
+    /// Serves one agent and nothing else, as [`Gateway::serve_alone`] does an env.
+    pub async fn serve_agent_alone(&self, door: Arc<dyn AgentDoor>, port: u16) -> io::Result<u16> {
+        let service = Arc::new(AgentService::new(door));
+        Ok(self
+            .listener(port, Some(Served::Agent(service)))
+            .await?
+            .port)
+    }
+
+    pub(super) async fn listener(&self, port: u16, alone: Option<Served>) -> io::Result<&Listener> {
         let listen = || async {
             let listener = TcpListener::bind(("127.0.0.1", port)).await?;
             let port = listener.local_addr()?.port();
-            let presence = alone.as_ref().filter(|alone| alone.caller.passes_time);
-            let presence =
-                presence.map(|alone| Arc::new(Presence::of(&alone.gate, &alone.caller.step)));
+            let presence = match &alone {
+                Some(Served::Env(route)) if route.caller.passes_time => {
+                    Some(Arc::new(Presence::of(&route.gate, &route.caller.step)))
+                }
+                _ => None,
+            };
             let shared = Shared {
                 port,
                 alone,
@@ -135,27 +133,6 @@ impl Gateway {
             Ok(Listener { port, serving })
         };
         self.listener.get_or_try_init(listen).await
-    }
-
-    /// Gives out an address of an env for a caller.
-    pub(super) async fn grant(&self, gate: Arc<Gate>, caller: Caller) -> io::Result<Grant> {
-        let port = self.listener(0, None).await?.port;
-        let mut random = [0; 16];
-        getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
-        let token = format!("{:032x}", u128::from_le_bytes(random));
-        let url = format!("http://127.0.0.1:{port}/{token}");
-        let service = McpService::new(gate.clone(), caller.clone());
-        let route = Route {
-            gate,
-            caller,
-            service,
-        };
-        locked(&self.routes).insert(token.clone(), route);
-        Ok(Grant {
-            url,
-            token,
-            routes: self.routes.clone(),
-        })
     }
 }
 
@@ -190,12 +167,28 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Response {
         Some(_) => ("", path.as_str()),
         None => path.split_once('/').unwrap_or((&path, "")),
     };
-    let known = || locked(&shared.routes).get(token).cloned();
-    let Some(mut route) = shared.alone.clone().or_else(known) else {
-        return fault(
-            StatusCode::NOT_FOUND,
-            "there is no env at this address, or its step is over",
-        );
+    let known = || {
+        locked(&shared.routes)
+            .get(token)
+            .map(|(_, served)| served.clone())
+    };
+    let mut route = match shared.alone.clone().or_else(known) {
+        Some(Served::Env(route)) => *route,
+        Some(Served::Agent(service)) => {
+            let at = if token.is_empty() {
+                String::new()
+            } else {
+                format!("/{token}")
+            };
+            let url = format!("http://127.0.0.1:{}{at}/", shared.port);
+            return service.answer(&url, rest, request).await;
+        }
+        None => {
+            return fault(
+                StatusCode::NOT_FOUND,
+                "there is no env or agent at this address, or its step is over",
+            );
+        }
     };
     if let Some(role) = request
         .headers()
@@ -216,7 +209,7 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Response {
     })
 }
 
-fn fault(status: StatusCode, message: &str) -> Response {
+pub(super) fn fault(status: StatusCode, message: &str) -> Response {
     let body = json!({"ok": false, "error": {"code": status.as_u16(), "message": message}});
     json_response(status, &body)
 }

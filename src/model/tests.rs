@@ -306,6 +306,17 @@ async fn a_request_that_is_too_long_is_told_apart() {
 }
 
 #[tokio::test]
+async fn an_endpoint_that_never_answers_is_waited_for_so_long() {
+    let place = Place::new([Answer::nothing()]).with("max_retries", json!(0));
+    let place = place.with("timeout_seconds", json!(1));
+    assert_eq!(
+        place.fails().await,
+        "model `fake` did not answer within 1 s"
+    );
+    place.endpoint.wait_for(1);
+}
+
+#[tokio::test]
 async fn an_endpoint_that_is_not_there_is_tried_as_often_as_is_said() {
     let mut place = Place::new([]).with("max_retries", json!(1));
     // Nobody listens on the port of a listener that is gone.

@@ -169,17 +169,20 @@ impl Serving {
         (stdout, stdin)
     }
 
-    /// Keeps the last lines of what it writes; it reads nothing.
-    pub(crate) fn drain(&mut self) {
+    /// Keeps the last lines of what it writes; it reads nothing. What is returned becomes true when it writes no more.
+    pub(crate) fn drain(&mut self) -> watch::Receiver<bool> {
         let (mut stdout, stdin) = self.pipes();
         drop(stdin);
         let said = self.said.clone();
+        let (done, is_done) = watch::channel(false);
         tokio::spawn(async move {
             let mut chunk = vec![0; 8 << 10];
             while let Ok(n @ 1..) = stdout.read(&mut chunk).await {
                 locked(&said).push(&chunk[..n]);
             }
+            done.send_replace(true);
         });
+        is_done
     }
 
     /// Asks the program to end, and waits until nothing of it runs.

@@ -447,7 +447,7 @@ async fn connect(
     Ok((mcp, Some(http)))
 }
 
-fn words(how: How) -> String {
+pub(super) fn words(how: How) -> String {
     match how {
         How::Code(code) => format!("it ended with exit code {code}"),
         How::Signal(signal) => format!("it was ended by signal {signal}"),

@@ -17,8 +17,15 @@ pub fn builtin_envs() -> [&'static str; 4] {
     builtin::names()
 }
 
+/// Returns the folder in which what is served by this process keeps files.
+pub(super) fn temp_folder(system: &dyn System, kind: &str) -> PathBuf {
+    let temp = system.variable("TMPDIR").filter(|dir| !dir.is_empty());
+    let temp = PathBuf::from(temp.unwrap_or_else(|| "/tmp".to_owned()));
+    temp.join(format!("aebuild-{kind}-{}", std::process::id()))
+}
+
 /// Keeps nothing: a served env has no store.
-struct Nowhere;
+pub(super) struct Nowhere;
 
 impl Keeper for Nowhere {
     fn keep(&self, _: &Path) -> Option<String> {
@@ -40,9 +47,7 @@ impl ServedEnv {
     pub fn start(name: &str, port: u16, system: Arc<dyn System>) -> Result<Self, SessionError> {
         let server = builtin::start(name, name)
             .ok_or_else(|| SessionError::World(format!("no env `{name}` is compiled in")))?;
-        let temp = system.variable("TMPDIR").filter(|dir| !dir.is_empty());
-        let temp = PathBuf::from(temp.unwrap_or_else(|| "/tmp".to_owned()));
-        let folder = temp.join(format!("aebuild-env-{}", std::process::id()));
+        let folder = temp_folder(&*system, "env");
         let settings = GateSettings {
             env_id: name.to_owned(),
             call_timeout: Duration::from_secs(600),

@@ -103,6 +103,59 @@ pub struct Peer {
 pub trait PeerLine: Send + Sync {
     /// Sends a message and waits for the reply; messages of one line are one conversation.
     fn ask<'a>(&'a self, text: &'a str) -> BoxFuture<'a, Result<Reply, AgentError>>;
+
+    /// Returns the address at which a program reaches it over A2A; `None` where it has none.
+    fn url(&self) -> BoxFuture<'_, Result<Option<String>, AgentError>> {
+        Box::pin(async { Ok(None) })
+    }
+}
+
+/// An agent as those who reach it over A2A have it. Whoever drops the future of an answer has given it up.
+pub trait AgentDoor: Send + Sync {
+    /// Returns the `agent_name`.
+    fn name(&self) -> &str;
+
+    /// Returns what it is.
+    fn description(&self) -> &str;
+
+    /// Sends the next message of a conversation and waits for the reply.
+    fn ask<'a>(
+        &'a self,
+        context_id: &'a str,
+        parts: Vec<Value>,
+    ) -> BoxFuture<'a, Result<Reply, AgentError>>;
+
+    /// Returns whether it can be connected to envs from outside.
+    fn takes_envs(&self) -> bool {
+        false
+    }
+
+    /// Connects it from the next message on to the env that serves MCP at an address; the error says why it cannot be.
+    fn connect(&self, env_id: &str, url: &str) -> Result<(), String> {
+        let _ = url;
+        Err(format!("it cannot be connected to env `{env_id}`"))
+    }
+}
+
+/// Gives agents addresses.
+pub trait Doors: Send + Sync {
+    /// Opens a door and returns the address at which the agent behind it is asked over A2A. It works until the step ends.
+    fn open(&self, door: Arc<dyn AgentDoor>) -> BoxFuture<'_, Result<String, AgentError>>;
+}
+
+/// Where no agent can be given an address.
+pub struct NoDoors;
+
+impl Doors for NoDoors {
+    fn open(&self, door: Arc<dyn AgentDoor>) -> BoxFuture<'_, Result<String, AgentError>> {
+        Box::pin(async move {
+            Err(AgentError::Failed {
+                agent: door.name().to_owned(),
+                message: "it cannot be given an address here".to_owned(),
+                trajectory: Vec::new(),
+            })
+        })
+    }
 }
 
 /// Returns a part that is text.

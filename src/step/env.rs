@@ -259,6 +259,13 @@ pub trait LiveEnv: Send + Sync {
     /// below it, the card at `/.well-known/agent-env.json`, the data plane at `/agentenv`. It works until the step ends.
     fn url(&self) -> BoxFuture<'_, Result<String, EnvError>>;
 
+    /// Returns an address of the env that is the same each time that this holder asks for it in a run, for a program that
+    /// outlives the step. It works while a step that asked for it runs.
+    fn lasting_url<'a>(&'a self, holder: &'a str) -> BoxFuture<'a, Result<String, EnvError>> {
+        let _ = holder;
+        self.url()
+    }
+
     /// Returns the tools that the role may use, as `tools/list` gives them.
     fn tools(&self) -> BoxFuture<'_, Result<Vec<Value>, EnvError>>;
 

@@ -1,12 +1,16 @@
 //! Agents as steps ask them: with their envs, their sandbox and the agents that they may ask in turn.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use tokio::sync::Mutex as AsyncMutex;
 
 use crate::context::Lookup;
 use crate::json::{Value, from_slice};
 use crate::step::agent::{
-    Agent, AgentError, Peer, PeerLine, Prompt, PromptSettings, Reply, Skill, text_part,
+    Agent, AgentDoor, AgentError, Doors, Peer, PeerLine, Prompt, PromptSettings, Reply, Skill,
+    text_part,
 };
 use crate::step::env::LiveEnv;
 use crate::step::sandbox::{BoxFuture, Sandbox};
@@ -97,6 +101,9 @@ fn party_at(cx: StepCx<'_>, name: &str, depth: usize) -> Result<Party, StepError
         let line = Line {
             party,
             talk: Mutex::new(Talk::new(&format!("{}/{name}/{peer}", cx.step))),
+            description: description.unwrap_or_default().to_owned(),
+            doors: cx.services.doors(),
+            url: AsyncMutex::default(),
         };
         peers.push(Peer {
             name: peer,
@@ -194,6 +201,47 @@ impl Party {
 struct Line {
     party: Party,
     talk: Mutex<Talk>,
+    description: String,
+    doors: Arc<dyn Doors>,
+    /// The address at which it is asked over A2A, once that was asked for.
+    url: AsyncMutex<Option<String>>,
+}
+
+/// An agent at an address: each conversation goes on where it was left.
+struct PeerDoor {
+    party: Party,
+    step: String,
+    description: String,
+    talks: Mutex<HashMap<String, Talk>>,
+}
+
+impl AgentDoor for PeerDoor {
+    fn name(&self) -> &str {
+        self.party.agent.name()
+    }
+
+    fn description(&self) -> &str {
+        &self.description
+    }
+
+    fn ask<'a>(
+        &'a self,
+        context_id: &'a str,
+        parts: Vec<Value>,
+    ) -> BoxFuture<'a, Result<Reply, AgentError>> {
+        Box::pin(async move {
+            let fresh = || Talk::new(&format!("{}/{context_id}", self.step));
+            let found = locked(&self.talks).get(context_id).cloned();
+            let mut talk = found.unwrap_or_else(fresh);
+            let settings = PromptSettings::default();
+            let reply = self
+                .party
+                .ask(&mut talk, parts, &settings, PEER_LIMIT)
+                .await;
+            locked(&self.talks).insert(context_id.to_owned(), talk);
+            reply
+        })
+    }
 }
 
 /// How long an agent that is asked by another may take; the one who asks has a limit of its own.
@@ -211,6 +259,23 @@ impl PeerLine for Line {
                 .await;
             *locked(&self.talk) = talk;
             reply
+        })
+    }
+
+    fn url(&self) -> BoxFuture<'_, Result<Option<String>, AgentError>> {
+        Box::pin(async move {
+            let mut url = self.url.lock().await;
+            if let Some(url) = url.as_ref() {
+                return Ok(Some(url.clone()));
+            }
+            let door = PeerDoor {
+                party: self.party.clone(),
+                step: locked(&self.talk).context_id.clone(),
+                description: self.description.clone(),
+                talks: Mutex::default(),
+            };
+            let opened = self.doors.open(Arc::new(door)).await?;
+            Ok(url.insert(opened).clone().into())
         })
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Plain data. Nobody here runs anything or looks at this machine.
 
+mod agent;
+
 use std::collections::BTreeMap;
 
 use serde_json_path::JsonPath;
@@ -9,6 +11,8 @@ use serde_json_path::JsonPath;
 use super::folder::{Definition, TaskFolder};
 use crate::json::{Map, Value, json};
 use crate::task::Determinism;
+
+pub use agent::{AgentRun, PromptBy};
 
 /// Files that say which packages a folder holds: what an installer writes beside them.
 pub const LOCK_FILES: [&str; 6] = [
@@ -55,7 +59,7 @@ pub struct EnvSpec {
 /// How the virtual clock of an env goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClockMode {
-    /// At its rate, while a step that may change the env runs.
+    /// At its rate, while a step works on the env.
     #[default]
     Real,
     /// By leaps to what is due next, when all who work on the env wait.
@@ -524,12 +528,14 @@ impl AgentSpec {
                  it is run",
             ));
         }
-        Ok(AgentSpec {
+        let spec = AgentSpec {
             id: definition.map_or_else(|| wanted.to_owned(), |definition| definition.id.clone()),
             folder: definition.map(|definition| definition.name.clone()),
             kind: kind.to_owned(),
             settings: Value::Object(settings),
-        })
+        };
+        spec.run()?;
+        Ok(spec)
     }
 
     /// Returns whether prompts may change the files of its sandbox.

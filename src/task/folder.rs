@@ -203,6 +203,25 @@ pub fn read_lone(system: &dyn System, file: &Path, shown: &str) -> (TaskFolder, 
     read_entries(reader)
 }
 
+/// Reads the folder of one agent, which may stand anywhere.
+pub fn read_agent(
+    system: &dyn System,
+    path: &Path,
+    shown: &str,
+) -> (Option<Definition>, Vec<Diagnostic>) {
+    let mut reader = Reader::new(system, path, shown);
+    let name = reader.folder.name.clone();
+    let entry = entry::Entry {
+        name: name.clone(),
+        path: path.to_path_buf(),
+        kind: FileKind::Folder,
+        fault: None,
+    };
+    reader.definition("agents", entry, shown);
+    let (mut folder, faults) = reader.finish();
+    (folder.agents.remove(&name), faults)
+}
+
 /// Reads the folder or lone task that an argument was found to mean.
 pub fn read_located(system: &dyn System, located: &Located) -> (TaskFolder, Vec<Diagnostic>) {
     match &located.lone {

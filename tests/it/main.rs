@@ -4,6 +4,7 @@
     reason = "tests set up the world that the program sees"
 )]
 
+mod a2a;
 mod book;
 mod cli;
 mod crash;

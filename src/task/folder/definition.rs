@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::content;
-use super::entry::Reader;
+use super::entry::{Entry, Reader};
 use super::settings::{Settings, table, text, texts};
 use super::{ALIASES, Definition, suggest};
 use crate::diagnostic::Diagnostic;
@@ -15,69 +15,74 @@ use crate::task::script::{self, Script};
 impl Reader<'_> {
     /// Reads `envs/` or `agents/`.
     pub fn definitions(&mut self, kind: &'static str) {
+        let noun = if kind == "envs" { "env" } else { "agent" };
+        for entry in self.kind_sub_folders(kind, noun) {
+            let shown = self.folder.shown_path(&format!("{kind}/{}", entry.name));
+            self.definition(kind, entry, &shown);
+        }
+    }
+
+    /// Reads the folder of one env or agent.
+    pub fn definition(&mut self, kind: &'static str, entry: Entry, shown: &str) {
         let (noun, file, default) = match kind {
             "envs" => ("env", "env.toml", "mcp_server"),
             _ => ("agent", "agent.toml", "a2a_agent"),
         };
-        for entry in self.kind_sub_folders(kind, noun) {
-            let shown = self.folder.shown_path(&format!("{kind}/{}", entry.name));
-            let content = content::of_entry(self.system, &self.real_root, &entry, &shown, file);
-            self.folder.listings.extend(content.listings);
-            if content.is_empty {
-                self.empty(&shown);
-                continue;
-            }
-            let at = format!("{noun} `{}`", entry.name);
-            let settings = self.settings(&entry.path.join(file), &format!("{shown}/{file}"));
-            let has = |path: &str| content.files.iter().any(|file| file.path == path);
-            let says_rules = settings
-                .as_ref()
-                .is_some_and(|settings| settings.node.get("rules").is_some());
-            let script = match kind == "agents" && has(SCRIPT) && !says_rules {
-                true => self.script(&entry.path.join(SCRIPT), &format!("{shown}/{SCRIPT}"), &at),
-                false => None,
-            };
-            let is_known = settings.is_some() || has("Dockerfile") || has(SCRIPT);
-            if !is_known && content.faults.is_empty() {
-                self.fault(
-                    "missing-file",
-                    format!("{at} has neither {file} nor Dockerfile"),
-                    &format!("add {file}"),
-                );
-            }
-            let declared = settings.as_ref().and_then(|settings| settings.text("type"));
-            let default = if script.is_some() {
-                "scripted"
-            } else {
-                default
-            };
-            let declared = declared.unwrap_or(default).to_owned();
-            let mut id = None;
-            if let Some(settings) = &settings {
-                let n_faults = self.faults.len();
-                self.check_settings(settings, &keys(kind, &declared), &at);
-                let is_script = kind == "agents" && declared == "scripted";
-                if is_script && self.faults.len() == n_faults {
-                    self.check_script(settings, &at);
-                }
-                id = self.declared_id(settings, &at);
-            }
-            let definition = Definition {
-                name: entry.name.clone(),
-                id: self.id_of(id.as_deref(), &entry.name),
-                kind: declared,
-                folder: entry.path,
-                files: content.files,
-                settings: joined(settings, script),
-                faults: content.faults,
-            };
-            let all = if kind == "envs" {
-                &mut self.folder.envs
-            } else {
-                &mut self.folder.agents
-            };
-            all.insert(entry.name, definition);
+        let content = content::of_entry(self.system, &self.real_root, &entry, shown, file);
+        self.folder.listings.extend(content.listings);
+        if content.is_empty {
+            return self.empty(shown);
         }
+        let at = format!("{noun} `{}`", entry.name);
+        let settings = self.settings(&entry.path.join(file), &format!("{shown}/{file}"));
+        let has = |path: &str| content.files.iter().any(|file| file.path == path);
+        let says_rules = settings
+            .as_ref()
+            .is_some_and(|settings| settings.node.get("rules").is_some());
+        let script = match kind == "agents" && has(SCRIPT) && !says_rules {
+            true => self.script(&entry.path.join(SCRIPT), &format!("{shown}/{SCRIPT}"), &at),
+            false => None,
+        };
+        let is_known = settings.is_some() || has("Dockerfile") || has(SCRIPT);
+        if !is_known && content.faults.is_empty() {
+            self.fault(
+                "missing-file",
+                format!("{at} has neither {file} nor Dockerfile"),
+                &format!("add {file}"),
+            );
+        }
+        let declared = settings.as_ref().and_then(|settings| settings.text("type"));
+        let default = if script.is_some() {
+            "scripted"
+        } else {
+            default
+        };
+        let declared = declared.unwrap_or(default).to_owned();
+        let mut id = None;
+        if let Some(settings) = &settings {
+            let n_faults = self.faults.len();
+            self.check_settings(settings, &keys(kind, &declared), &at);
+            let is_script = kind == "agents" && declared == "scripted";
+            if is_script && self.faults.len() == n_faults {
+                self.check_script(settings, &at);
+            }
+            id = self.declared_id(settings, &at);
+        }
+        let definition = Definition {
+            name: entry.name.clone(),
+            id: self.id_of(id.as_deref(), &entry.name),
+            kind: declared,
+            folder: entry.path,
+            files: content.files,
+            settings: joined(settings, script),
+            faults: content.faults,
+        };
+        let all = if kind == "envs" {
+            &mut self.folder.envs
+        } else {
+            &mut self.folder.agents
+        };
+        all.insert(entry.name, definition);
     }
 
     /// Reads the script of an agent that stands in a file of its own.

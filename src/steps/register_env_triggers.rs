@@ -51,10 +51,21 @@
 //! Changes the env: its triggers and where they stand are a part of its state, and come back with it. Agents that it gives
 //! instructions to are at hand in this step and in each later one that prompts an agent of the env.
 //!
+//! # When it happens
+//!
+//! Where the env has no clock that runs in real time (none, one of rate 0, or `clock = "event"`), a call is answered when
+//! all is done that it set off, but for what waits for a time. So the same steps give the same results.
+//!
+//! Prompts that work on the env side by side see one world. What hangs on who comes first, such as which of two sets off a
+//! trigger that fires once, is as it happens; all else is not: a prompt that is done waits until those beside it are, gives
+//! its slot back meanwhile, and then all are told the same of the triggers. What happened at one point of virtual time is
+//! told step by step.
+//!
+//! With a clock in real time triggers fire beside the calls, and what comes of it is a sample.
+//!
 //! # Differences to agent-env
 //!
-//! - With `clock = "event"` of the env, triggers fire before the call that set them off is answered, so the same steps
-//!   give the same results. Then `await_fired` has the clock leap.
+//! - Triggers fire in order, see above; with `clock = "event"` also `await_fired` has the clock leap.
 //! - An id that is not given comes from the step's id and the place in the list.
 //! - What a trigger does sets off no other trigger, unless that names the role in `when.roles`.
 //! - An executor is an agent of the task. Triggers of websites are refused.

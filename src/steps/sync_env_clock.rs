@@ -14,8 +14,9 @@
 //! good.
 //!
 //! With `clock = "event"` in `[envs.<name>]` of `aebuild.toml` the rate means nothing else than that: the clock stands still
-//! while any agent works on the env, and leaps when all of them wait, through all that is due on the way. A week passes in no
-//! time, and is the same week each time.
+//! while any agent works on the env, and leaps when all of them wait, through all that is due on the way. Of prompts that
+//! work on the env side by side each is waited for, also one that has not begun yet. A week passes in no time, and is the same
+//! week each time.
 //!
 //! # What it gives
 //!

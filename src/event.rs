@@ -81,6 +81,8 @@ pub struct Tally {
 pub struct Spent {
     /// Requests that were sent.
     pub requests: u64,
+    /// How many of them were sent because an earlier one failed.
+    pub retried: u64,
     /// Requests that were answered from the store; they cost nothing.
     pub cached: u64,
     /// Tokens that were read.
@@ -99,6 +101,7 @@ impl Spent {
             (a, b) => a.or(b),
         };
         self.requests += other.requests;
+        self.retried += other.retried;
         self.cached += other.cached;
         self.input_tokens = sum(self.input_tokens, other.input_tokens);
         self.output_tokens = sum(self.output_tokens, other.output_tokens);
@@ -116,6 +119,9 @@ impl Spent {
             _ => "requests",
         };
         let mut parts = vec![format!("{} {noun}", self.requests)];
+        if self.retried > 0 {
+            parts.push(format!("{} of them again", self.retried));
+        }
         if self.cached > 0 {
             parts.push(format!("{} from the store", self.cached));
         }
@@ -284,6 +290,7 @@ mod tests {
         assert_eq!(Spent::default().words(), None);
         let mut spent = Spent {
             requests: 1,
+            retried: 0,
             cached: 2,
             input_tokens: Some(1200),
             output_tokens: None,
@@ -291,8 +298,11 @@ mod tests {
         };
         let words = "1 request, 2 from the store, 1200 tokens read, 0.0123 USD";
         assert_eq!(spent.words().as_deref(), Some(words));
-        spent.add(&spent.clone());
-        let words = "2 requests, 4 from the store, 2400 tokens read, 0.0247 USD";
+        spent.add(&Spent {
+            retried: 1,
+            ..spent
+        });
+        let words = "2 requests, 1 of them again, 4 from the store, 2400 tokens read, 0.0247 USD";
         assert_eq!(spent.words().as_deref(), Some(words));
     }
 }

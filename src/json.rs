@@ -100,6 +100,13 @@ pub fn parse(source: &Source) -> Parsed {
     parser::parse(source)
 }
 
+/// Reads the object with which a text begins, and returns it with the rest of the text.
+pub fn object_before(text: &str) -> Option<(Map<String, Value>, &str)> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Map<String, Value>>();
+    let object = values.next()?.ok()?;
+    Some((object, &text[values.byte_offset()..]))
+}
+
 /// Returns whether a member with this key is a comment: it starts with `//` or is `$comment`.
 pub fn is_comment(key: &str) -> bool {
     key.starts_with("//") || key == "$comment"

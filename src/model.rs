@@ -151,19 +151,30 @@ impl Exchange {
     }
 
     /// Sends a request until it is answered or it is clear that it will not be.
-    async fn ask(&self, spec: &ModelSpec, request: &ChatRequest) -> Result<ChatReply, ModelError> {
+    /// What was sent is counted, also where there is no answer in the end.
+    async fn ask(
+        &self,
+        spec: &ModelSpec,
+        request: &ChatRequest,
+        sent: &mut Usage,
+    ) -> Result<ChatReply, ModelError> {
         let key = self.key(spec)?;
         let permits = self.permits(spec);
         let known = locked(&self.manners).get(&spec.name).copied();
         let mut manner = known.unwrap_or_default();
-        let (mut n_retries, mut n_requests) = (0, 0);
+        let mut n_retries = 0;
         loop {
             let answer = {
                 // A semaphore that is never closed always gives a permit.
                 let _permit = permits.acquire().await;
                 self.budget.check(spec)?;
-                self.budget.count_request();
-                n_requests += 1;
+                let one = Usage {
+                    requests: 1,
+                    retried: (sent.requests > 0).into(),
+                    ..Usage::default()
+                };
+                self.budget.count(&one);
+                sent.add(&one);
                 self.once(spec, key.as_deref(), request, manner).await
             };
             let (error, asked_wait) = match answer {
@@ -171,8 +182,9 @@ impl Exchange {
                     if Some(manner) != known {
                         locked(&self.manners).insert(spec.name.clone(), manner);
                     }
-                    self.budget.add(&reply.usage);
-                    reply.usage.requests = n_requests;
+                    self.budget.add(spec, &reply.usage);
+                    reply.usage.requests = sent.requests;
+                    reply.usage.retried = sent.retried;
                     return Ok(reply);
                 }
                 // Where what is given up was not the reason, the next answer says the reason again.
@@ -278,8 +290,12 @@ impl Asker {
                 Some(mut reply) => {
                     reply.from_cache = true;
                     reply.usage.cached = 1;
-                    exchange.budget.count_cached();
-                    locked(&self.usage).cached += 1;
+                    let one = Usage {
+                        cached: 1,
+                        ..Usage::default()
+                    };
+                    exchange.budget.count(&one);
+                    locked(&self.usage).add(&one);
                     Ok(reply)
                 }
                 None => self.ask(&spec, &request, &key).await,
@@ -299,7 +315,11 @@ impl Asker {
         request: &ChatRequest,
         key: &Digest,
     ) -> Result<ChatReply, ModelError> {
-        let reply = self.exchange.ask(spec, request).await?;
+        let mut sent = Usage::default();
+        let reply = self.exchange.ask(spec, request, &mut sent).await;
+        let usage = reply.as_ref().map_or(sent, |reply| reply.usage);
+        locked(&self.usage).add(&usage);
+        let reply = reply?;
         // An empty answer says nothing, unless it ends work with tools; whoever asks again gets the chance of a better one.
         let is_empty = reply.text.is_empty() && reply.calls.is_empty();
         let has_worked = matches!(request.messages.last(), Some(ChatMessage::Tool { .. }));
@@ -308,7 +328,6 @@ impl Asker {
             // It may wait for the disk. A panic in there has said what it is.
             let _ = tokio::task::spawn_blocking(move || store.put(&key, &kept)).await;
         }
-        locked(&self.usage).add(&reply.usage);
         Ok(reply)
     }
 

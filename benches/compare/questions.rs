@@ -4,6 +4,7 @@ mod agents;
 mod cold;
 mod edit;
 mod envs;
+mod models;
 mod no_op;
 mod peers;
 mod planner;
@@ -33,6 +34,8 @@ pub const ALL: &[(&str, Ask)] = &[
     ("env-large", envs::ask_large),
     ("agent-messages", agents::ask_messages),
     ("agent-prompt", agents::ask_prompt),
+    ("agent-models", models::ask_kept),
+    ("agent-world", models::ask_world),
     ("turbo", peers::ask_turbo),
     ("agent-env", peers::ask_agent_env),
 ];

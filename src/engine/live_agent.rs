@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::timeout;
 
 use super::live::{ProvisionError, Provisioner};
 use super::live_env::Program;
@@ -100,7 +101,7 @@ impl Agent for LateAgent {
             if let AgentRun::Program { .. } = &self.run {
                 return self.program().await?.prompt(prompt).await;
             }
-            self.a2a().await?.prompt(prompt).await
+            self.a2a(prompt.timeout).await?.prompt(prompt).await
         })
     }
 }
@@ -144,8 +145,9 @@ impl LateAgent {
         })
     }
 
-    /// Returns the agent of the task, made where it is not there yet.
-    async fn a2a(&self) -> Result<Arc<A2aAgent>, AgentError> {
+    /// Returns the agent of the task, made where it is not there yet. One that runs already may take so long to give its
+    /// card; one that is started has a limit of its own.
+    async fn a2a(&self, limit: Duration) -> Result<Arc<A2aAgent>, AgentError> {
         let key = (self.task, self.name.clone());
         let slot = locked(&self.provisioner.agents)
             .entry(key)
@@ -159,7 +161,16 @@ impl LateAgent {
             return Ok(agent.clone());
         }
         let made = match &self.run {
-            AgentRun::Url { url } => A2aAgent::connect(&self.name, url).await?,
+            AgentRun::Url { url } => {
+                let connecting = A2aAgent::connect(&self.name, url);
+                match timeout(limit, connecting).await {
+                    Ok(connected) => connected?,
+                    Err(_) => {
+                        let agent = self.name.clone();
+                        return Err(AgentError::TimedOut { agent, limit });
+                    }
+                }
+            }
             AgentRun::Served {
                 run,
                 ready_timeout_seconds,

@@ -189,6 +189,7 @@ pub(super) fn read(answer: &Value) -> Result<ChatReply, String> {
         },
         usage: Usage {
             requests: 1,
+            retried: 0,
             cached: 0,
             input_tokens: input,
             output_tokens: usage("output_tokens"),

@@ -22,6 +22,8 @@ pub(super) struct Budget {
     limits: Limits,
     spent: Mutex<Usage>,
     reached: Mutex<Option<String>>,
+    /// Why nobody knows what is spent.
+    unknown: Mutex<Option<String>>,
 }
 
 impl Budget {
@@ -40,26 +42,38 @@ impl Budget {
         locked(&self.reached).clone()
     }
 
-    pub(super) fn count_request(&self) {
-        locked(&self.spent).requests += 1;
-    }
-
-    pub(super) fn count_cached(&self) {
-        locked(&self.spent).cached += 1;
+    /// Counts a request that is sent or needs not be.
+    pub(super) fn count(&self, one: &Usage) {
+        locked(&self.spent).add(one);
     }
 
     /// Adds what an answer cost; its request is counted already.
-    pub(super) fn add(&self, usage: &Usage) {
+    pub(super) fn add(&self, spec: &ModelSpec, usage: &Usage) {
         locked(&self.spent).add(&Usage {
             requests: 0,
+            retried: 0,
             cached: 0,
             ..*usage
         });
+        // What nobody reports is not 0, so no limit can be held with it.
+        let unknown = match (self.limits.max_cost_usd, self.limits.max_tokens) {
+            (Some(max), _) if usage.cost_usd.is_none() => format!("`--max-cost {max}`"),
+            (_, Some(max)) if usage.input_tokens.is_none() || usage.output_tokens.is_none() => {
+                format!("`--max-tokens {max}`")
+            }
+            _ => return,
+        };
+        let name = &spec.name;
+        let limit = format!("{unknown} (nobody knows how much is spent: `{name}` does not say it)");
+        locked(&self.unknown).get_or_insert(limit);
     }
 
     /// Refuses a request once a limit is reached, and one whose price nobody knows where dollars are limited.
     pub(super) fn check(&self, spec: &ModelSpec) -> Result<(), ModelError> {
         let spent = self.spent();
+        if let Some(limit) = locked(&self.unknown).clone() {
+            return Err(self.over(spec, limit));
+        }
         if let Some(max) = self.limits.max_cost_usd {
             if price::of(spec).is_none() {
                 return Err(ModelError::NotSetUp {

@@ -205,6 +205,7 @@ pub(super) fn read(answer: &Value) -> Result<ChatReply, String> {
         },
         usage: Usage {
             requests: 1,
+            retried: 0,
             cached: 0,
             input_tokens: usage("prompt_tokens"),
             output_tokens: usage("completion_tokens"),

@@ -99,6 +99,7 @@ async fn a_plain_answer_is_counted_and_its_key_goes_into_the_header_alone() {
     assert_eq!(reply.model, "fake-1");
     let spent = Usage {
         requests: 1,
+        retried: 0,
         cached: 0,
         input_tokens: Some(100),
         output_tokens: Some(20),
@@ -461,6 +462,41 @@ async fn a_budget_that_is_reached_stops_every_further_request() {
     let error = place.fails().await;
     assert!(error.contains("nobody knows its price"), "{error}");
     assert_eq!(place.endpoint.connections(), 0);
+}
+
+#[tokio::test]
+async fn what_is_spent_must_be_known_where_it_is_limited() {
+    let silent = || {
+        Answer::json(
+            json!({"choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]}),
+        )
+    };
+    let mut place = Place::new([silent(), silent(), silent()]);
+    place.limits.max_tokens = Some(1000);
+    let exchange = place.exchange();
+    let asker = exchange.asker("reply", 0, 1);
+    asker.chat(say("a")).await.unwrap();
+    let limit = "`--max-tokens 1000` (nobody knows how much is spent: `fake` does not say it)";
+    assert_eq!(
+        asker.chat(say("b")).await.unwrap_err().to_string(),
+        format!("the run has reached {limit}, and `fake` was not asked")
+    );
+    assert_eq!(exchange.over_budget().as_deref(), Some(limit));
+    place.limits.max_tokens = None;
+    let exchange = place.exchange();
+    exchange.asker("reply", 0, 1).chat(say("b")).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_was_sent_is_counted_where_no_answer_came() {
+    let busy = Answer::status(429, "slow down").header("retry-after", "0");
+    let place = Place::new([busy.clone(), busy]).with("max_retries", json!(1));
+    let exchange = place.exchange();
+    let asker = exchange.asker("reply", 0, 1);
+    asker.chat(say("Hi")).await.unwrap_err();
+    let spent = asker.usage();
+    assert_eq!((spent.requests, spent.retried), (2, 1));
+    assert_eq!((spent.input_tokens, exchange.spent()), (None, spent));
 }
 
 #[tokio::test]

@@ -130,6 +130,8 @@ impl<'a> Line<'a> {
         let (requests, cached) = (spent.requests, spent.cached);
         let text = format!("{{\"requests\":{requests},\"cached\":{cached}");
         self.text.push_str(&text);
+        let retried = Some(spent.retried).filter(|n| *n > 0);
+        self = self.maybe_raw("retried", retried);
         self = self.maybe_raw("input_tokens", spent.input_tokens);
         self = self.maybe_raw("output_tokens", spent.output_tokens);
         self = self.maybe_raw("micro_usd", spent.micro_usd);
@@ -448,6 +450,7 @@ fn read_tally(value: &Value) -> Tally {
 fn read_spent(value: &Value) -> Spent {
     Spent {
         requests: number(value, "requests").unwrap_or_default(),
+        retried: number(value, "retried").unwrap_or_default(),
         cached: number(value, "cached").unwrap_or_default(),
         input_tokens: number(value, "input_tokens"),
         output_tokens: number(value, "output_tokens"),

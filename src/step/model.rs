@@ -132,6 +132,8 @@ pub enum Finish {
 pub struct Usage {
     /// Requests that were sent.
     pub requests: u64,
+    /// How many of them were sent because an earlier one failed.
+    pub retried: u64,
     /// Requests that were answered from the store.
     pub cached: u64,
     /// Tokens that were read.
@@ -148,6 +150,7 @@ impl Usage {
         let micro = |usd: f64| (usd * 1e6).round().max(0.0) as u64;
         Spent {
             requests: self.requests,
+            retried: self.retried,
             cached: self.cached,
             input_tokens: self.input_tokens,
             output_tokens: self.output_tokens,
@@ -164,6 +167,7 @@ impl Usage {
             }
         }
         self.requests += other.requests;
+        self.retried += other.retried;
         self.cached += other.cached;
         self.input_tokens = sum(self.input_tokens, other.input_tokens);
         self.output_tokens = sum(self.output_tokens, other.output_tokens);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::context::Lookup;
-use crate::json::{Value, from_slice};
+use crate::json::{Value, from_slice, object_before};
 use crate::step::agent::{
     Agent, AgentDoor, AgentError, Doors, Peer, PeerLine, Prompt, PromptSettings, Reply, Skill,
     text_part,
@@ -348,17 +348,19 @@ pub(super) fn json_in(text: &str) -> Option<Value> {
     {
         return Some(value);
     }
-    let ends: Vec<usize> = text.match_indices('}').map(|(at, _)| at + 1).collect();
-    for end in ends.into_iter().rev() {
-        // The outermost object that ends here.
-        for (start, _) in text[..end].match_indices('{') {
-            if let Ok(value @ Value::Object(_)) = from_slice::<Value>(&text.as_bytes()[start..end])
-            {
-                return Some(value);
+    let mut last = None;
+    let mut rest = text;
+    while let Some(start) = rest.find('{') {
+        // What stands within an object is a part of it.
+        rest = match object_before(&rest[start..]) {
+            Some((object, after)) => {
+                last = Some(Value::Object(object));
+                after
             }
-        }
+            None => &rest[start + 1..],
+        };
     }
-    None
+    last
 }
 
 #[cfg(test)]
@@ -377,5 +379,9 @@ mod tests {
         );
         assert_eq!(found("no } value {"), Value::Null);
         assert_eq!(found("7"), Value::Null);
+        assert_eq!(found("{x} {\"a\": {\"a\": 2}} {"), json!({"a": {"a": 2}}));
+        // A long text without a value is looked through once.
+        assert_eq!(found(&"{\"a\":".repeat(1 << 12)), Value::Null);
+        assert_eq!(found(&"{}}{".repeat(1 << 12)), json!({}));
     }
 }

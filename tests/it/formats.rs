@@ -27,6 +27,7 @@ fn events() -> Vec<RunEvent> {
         saved_us: 12_400_000,
         models: Spent {
             requests: 3,
+            retried: 1,
             cached: 2,
             input_tokens: Some(1200),
             output_tokens: None,

@@ -259,7 +259,8 @@ fn an_answer_of_429_is_asked_for_again_and_the_retry_is_counted() {
     let story = dana(&server, "max_retries = 1\n");
     let seen = story.run();
     passes(&seen, "check inbox reply");
-    assert_eq!(seen.summary().tally.models.requests, 4);
+    let spent = seen.summary().tally.models;
+    assert_eq!((spent.requests, spent.retried), (4, 1));
 }
 
 #[test]

@@ -338,6 +338,7 @@ impl End {
         let number = |pointer: &str| self.find(pointer).and_then(Value::as_u64);
         let usage = Usage {
             requests: number("/usage/requests").unwrap_or(0),
+            retried: 0,
             cached: 0,
             input_tokens: number("/usage/input_tokens").or_else(|| number("/input_tokens")),
             output_tokens: number("/usage/output_tokens").or_else(|| number("/output_tokens")),

@@ -49,18 +49,22 @@ impl Bad {
         asked.join(" ")
     }
 
-    /// A workspace in which the agent is prompted once, with these words more in the step.
     fn story(&self, more: Value) -> Story {
-        let story = story(&format!("type = \"a2a\"\nurl = \"{}\"", self.url), &["hi"]);
-        without_env(&story);
-        let text = fs::read_to_string(story.path("tasks/t.json")).unwrap();
-        let mut steps: Value = from_slice(text.as_bytes()).unwrap();
-        for (key, value) in more.as_object().unwrap() {
-            steps[2][key] = value.clone();
-        }
-        story.write("tasks/t.json", steps.to_string());
-        story
+        prompted(&self.url, more)
     }
+}
+
+/// A workspace in which the agent at an address is prompted once, with these words more in the step.
+fn prompted(url: &str, more: Value) -> Story {
+    let story = story(&format!("type = \"a2a\"\nurl = \"{url}\""), &["hi"]);
+    without_env(&story);
+    let text = fs::read_to_string(story.path("tasks/t.json")).unwrap();
+    let mut steps: Value = from_slice(text.as_bytes()).unwrap();
+    for (key, value) in more.as_object().unwrap() {
+        steps[2][key] = value.clone();
+    }
+    story.write("tasks/t.json", steps.to_string());
+    story
 }
 
 /// Answers one request and hangs up.
@@ -137,6 +141,15 @@ fn an_agent_that_is_not_there_fails_its_step() {
     let start = format!("{FAILED}nothing answers at http://127.0.0.1:{port}/.well-known/");
     assert!(said.starts_with(&start), "{said}");
     assert!(said.contains("onnection refused"), "{said}");
+}
+
+#[test]
+fn an_agent_that_takes_connections_and_says_nothing_times_out() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let story = prompted(&url, json!({"timeout_seconds": 0.3}));
+    let said = failure(&story.run());
+    assert_eq!(said, "p1: agent `solver` gave no answer within 0.3 s");
 }
 
 #[test]
@@ -231,6 +244,9 @@ fn a_card_that_leads_nowhere_fails_the_step() {
     }
 }
 
+/// Leaves a file in the folder that its first word names, and goes on.
+const WAITS: &str = "touch \"${0#leave=}/waits\"; sleep 1000";
+
 /// A run of a task whose agent waits for ever, and the folder in which the agent leaves files.
 struct Waiting {
     story: Story,
@@ -239,10 +255,15 @@ struct Waiting {
 }
 
 impl Waiting {
+    /// Starts the agent of the tests, told to wait.
     fn start() -> Option<Waiting> {
         let left = tempfile::tempdir().unwrap();
         let words = format!(", \"leave={}\"", left.path().display());
-        let story = served(&words, "", &["wait"])?;
+        Some(Waiting::run(served(&words, "", &["wait"])?, left))
+    }
+
+    /// Runs a workspace until its agent has left a file `waits`.
+    fn run(story: Story, left: tempfile::TempDir) -> Waiting {
         let mut command = Command::new(env!("CARGO_BIN_EXE_aebuild"));
         command
             .arg("run")
@@ -255,7 +276,15 @@ impl Waiting {
         let run = command.spawn().unwrap();
         let waits = left.path().join("waits");
         until("the agent waits", || waits.exists());
-        Some(Waiting { story, left, run })
+        Waiting { story, left, run }
+    }
+
+    /// Ends the run by Ctrl-C, after which nothing of the agent is there.
+    #[track_caller]
+    fn interrupt(&mut self) {
+        kill_process(Pid::from_child(&self.run), Signal::INT).unwrap();
+        assert_eq!(self.run.wait().unwrap().code(), Some(130));
+        assert_eq!(self.processes(), 0);
     }
 
     /// Returns how many processes of the agent there are.
@@ -278,9 +307,29 @@ fn ctrl_c_ends_an_agent_that_works() {
         return;
     };
     assert_eq!(waiting.processes(), 1);
-    kill_process(Pid::from_child(&waiting.run), Signal::INT).unwrap();
-    assert_eq!(waiting.run.wait().unwrap().code(), Some(130));
-    assert_eq!(waiting.processes(), 0);
+    waiting.interrupt();
+}
+
+#[test]
+fn ctrl_c_ends_an_agent_that_does_not_get_ready() {
+    let left = tempfile::tempdir().unwrap();
+    let mark = format!("leave={}", left.path().display());
+    let command = json!(["sh", "-c", WAITS, mark]);
+    let story = story(&format!("type = \"a2a\"\ncommand = {command}"), &["hi"]);
+    let mut waiting = Waiting::run(story, left);
+    assert_eq!(waiting.processes(), 1);
+    waiting.interrupt();
+}
+
+#[test]
+fn ctrl_c_ends_a_program_that_answers_a_prompt() {
+    let left = tempfile::tempdir().unwrap();
+    let mark = format!("leave={}", left.path().display());
+    let command = json!(["sh", "-c", WAITS, mark]);
+    let story = story(&format!("type = \"command\"\ncommand = {command}"), &["hi"]);
+    let mut waiting = Waiting::run(story, left);
+    assert_eq!(waiting.processes(), 1);
+    waiting.interrupt();
 }
 
 #[test]

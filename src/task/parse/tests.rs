@@ -320,6 +320,8 @@ fn types_are_checked() {
                 did you mean `deploy_sandbox`?
             t.json:2:100: error[unknown-type]: `zzzz`, the type of step `g`, is not a known type
                 the types are `deploy_sandbox`, `note`
+            t.json:3:33: error[unknown-type]: `register_agent_triggers`, the type of step `h`, is not there in this release
+                delete step `h`, or run the task with `agent-env`
         "#]],
     );
 }

@@ -112,6 +112,36 @@ fn twenty_conversations_at_once_are_told_the_same_of_the_triggers() {
 }
 
 #[test]
+fn a_conversation_that_fails_holds_nobody_up() {
+    for jobs in [None, Some(2)] {
+        let story = copy("support-world", |file, text| match file {
+            "tasks/support-world.json" => text
+                .replace("Ben is on the line about order 1002.", "Nobody is there.")
+                .replace(
+                    "\"id\": \"talk-ben\",",
+                    "\"id\": \"talk-ben\", \"fail_task_on_error\": false,",
+                ),
+            _ => text,
+        });
+        let options = RunOptions {
+            jobs,
+            ..RunOptions::default()
+        };
+        let seen = story.run_with(&options);
+        assert_eq!(
+            seen.outcome(),
+            Outcome::Failed,
+            "nobody can grade what was not said"
+        );
+        let context = seen.context();
+        let state = &context["metadata"]["env_trigger_state"]["office"];
+        assert_eq!(state["triggers"]["pack"]["fire_count"], json!(4));
+        let replies = context["prompt_responses"].as_array().unwrap();
+        assert_eq!(replies.len(), 19);
+    }
+}
+
+#[test]
 fn a_week_in_real_time_goes_on_by_itself_and_is_kept_as_a_sample() {
     let story = copy("inbox-week", |file, text| match file {
         "aebuild.toml" => text.replace("clock = \"event\"\n", ""),

@@ -167,7 +167,11 @@ impl LateAgent {
                     Ok(connected) => connected?,
                     Err(_) => {
                         let agent = self.name.clone();
-                        return Err(AgentError::TimedOut { agent, limit });
+                        return Err(AgentError::TimedOut {
+                            agent,
+                            limit,
+                            trajectory: Vec::new(),
+                        });
                     }
                 }
             }

@@ -88,6 +88,7 @@ impl CommandAgent {
                 return Err(AgentError::TimedOut {
                     agent: self.name.clone(),
                     limit: prompt.timeout,
+                    trajectory: Vec::new(),
                 });
             }
             how => super::served::words(how),

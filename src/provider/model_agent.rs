@@ -60,12 +60,31 @@ impl Agent for ModelAgent {
 
     fn prompt(&self, prompt: Prompt) -> BoxFuture<'_, Result<Reply, AgentError>> {
         Box::pin(async move {
-            let limit = prompt.timeout;
-            match tokio::time::timeout(limit, self.reply(prompt)).await {
-                Ok(reply) => reply,
+            let mut talk = Talk::default();
+            let work = self.converse(&prompt, &mut talk);
+            let done = tokio::time::timeout(prompt.timeout, work).await;
+            let trajectory = talk.trajectory;
+            let agent = self.name.clone();
+            match done {
+                Ok(Ok(reply)) => Ok(Reply {
+                    trajectory,
+                    ..reply
+                }),
+                Ok(Err(Fault::Env(error))) => Err(AgentError::Env(error)),
+                Ok(Err(Fault::Model(error))) => Err(AgentError::Model {
+                    agent,
+                    error,
+                    trajectory,
+                }),
+                Ok(Err(Fault::Message(message))) => Err(AgentError::Failed {
+                    agent,
+                    message,
+                    trajectory,
+                }),
                 Err(_) => Err(AgentError::TimedOut {
-                    agent: self.name.clone(),
-                    limit,
+                    agent,
+                    limit: prompt.timeout,
+                    trajectory,
                 }),
             }
         })
@@ -83,30 +102,6 @@ enum Fault {
 }
 
 impl ModelAgent {
-    async fn reply(&self, prompt: Prompt) -> Result<Reply, AgentError> {
-        let mut talk = Talk::default();
-        let done = self.converse(&prompt, &mut talk).await;
-        let trajectory = std::mem::take(&mut talk.trajectory);
-        let agent = self.name.clone();
-        match done {
-            Ok(reply) => Ok(Reply {
-                trajectory,
-                ..reply
-            }),
-            Err(Fault::Env(error)) => Err(AgentError::Env(error)),
-            Err(Fault::Model(error)) => Err(AgentError::Model {
-                agent,
-                error,
-                trajectory,
-            }),
-            Err(Fault::Message(message)) => Err(AgentError::Failed {
-                agent,
-                message,
-                trajectory,
-            }),
-        }
-    }
-
     async fn converse(&self, prompt: &Prompt, talk: &mut Talk) -> Result<Reply, Fault> {
         let settings = &prompt.settings;
         let Some(model) = settings.model.as_ref().or(self.model.as_ref()) else {

@@ -33,7 +33,11 @@ impl Agent for ScriptedAgent {
             let agent = self.name.clone();
             match tokio::time::timeout(limit, self.act(prompt)).await {
                 Ok(answer) => answer,
-                Err(_) => Err(AgentError::TimedOut { agent, limit }),
+                Err(_) => Err(AgentError::TimedOut {
+                    agent,
+                    limit,
+                    trajectory: Vec::new(),
+                }),
             }
         })
     }

@@ -222,6 +222,8 @@ pub enum AgentError {
         agent: String,
         /// How long was waited.
         limit: Duration,
+        /// What it did until then, as far as that is known.
+        trajectory: Vec<Value>,
     },
     /// Its model gave no answer.
     #[error("agent `{agent}`: {error}")]

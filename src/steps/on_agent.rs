@@ -284,7 +284,10 @@ impl PeerLine for Line {
 pub(super) fn failed(cx: StepCx<'_>, error: AgentError) -> StepError {
     match error {
         AgentError::Env(error) => error.into(),
-        AgentError::TimedOut { .. } => StepError::of("TimeoutError", error.to_string()),
+        AgentError::TimedOut { ref trajectory, .. } => {
+            cx.services.log(Stream::Note, &lines(trajectory));
+            StepError::of("TimeoutError", error.to_string())
+        }
         AgentError::Failed {
             agent,
             message,

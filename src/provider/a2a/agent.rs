@@ -218,7 +218,11 @@ impl Agent for A2aAgent {
                         self.client.cancel(&task).await;
                     }
                     let agent = self.name.clone();
-                    Err(AgentError::TimedOut { agent, limit })
+                    Err(AgentError::TimedOut {
+                        agent,
+                        limit,
+                        trajectory: Vec::new(),
+                    })
                 }
             }
         })

@@ -319,11 +319,14 @@ fn an_error_of_the_model_and_a_limit_of_time_are_told() {
     let error = block_on(broken.prompt(prompt("Go."))).unwrap_err();
     assert!(matches!(&error, AgentError::Model { trajectory, .. } if trajectory.len() == 1));
     let slow = Prompt {
-        timeout: Duration::ZERO,
+        timeout: Duration::from_millis(20),
         ..prompt("Go.")
     };
     let error = block_on(broken.prompt(slow)).unwrap_err();
-    assert!(matches!(error, AgentError::TimedOut { .. }), "{error}");
+    assert!(
+        matches!(&error, AgentError::TimedOut { trajectory, .. } if trajectory.len() == 1),
+        "{error}"
+    );
 }
 
 #[test]
@@ -453,6 +456,7 @@ impl PeerLine for Echo {
                 "" => Err(AgentError::TimedOut {
                     agent: "echo".to_owned(),
                     limit: Duration::from_secs(1),
+                    trajectory: Vec::new(),
                 }),
                 text => Ok(Reply {
                     text: format!("{text} {text}"),

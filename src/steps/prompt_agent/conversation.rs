@@ -181,6 +181,7 @@ impl Conversation<'_> {
             Err(_) => Err(AgentError::TimedOut {
                 agent: user.name.clone(),
                 limit: user.timeout,
+                trajectory: Vec::new(),
             }),
         }
     }

@@ -245,7 +245,7 @@ fn a_card_that_leads_nowhere_fails_the_step() {
 }
 
 /// Leaves a file in the folder that its first word names, and goes on.
-const WAITS: &str = "touch \"${0#leave=}/waits\"; sleep 1000";
+const WAITS: &str = "touch \"${0#leave=}/waits\"; sleep 1000; true";
 
 /// A run of a task whose agent waits for ever, and the folder in which the agent leaves files.
 struct Waiting {
@@ -306,7 +306,7 @@ fn ctrl_c_ends_an_agent_that_works() {
     let Some(mut waiting) = Waiting::start() else {
         return;
     };
-    assert_eq!(waiting.processes(), 1);
+    assert_ne!(waiting.processes(), 0);
     waiting.interrupt();
 }
 
@@ -317,7 +317,7 @@ fn ctrl_c_ends_an_agent_that_does_not_get_ready() {
     let command = json!(["sh", "-c", WAITS, mark]);
     let story = story(&format!("type = \"a2a\"\ncommand = {command}"), &["hi"]);
     let mut waiting = Waiting::run(story, left);
-    assert_eq!(waiting.processes(), 1);
+    assert_ne!(waiting.processes(), 0);
     waiting.interrupt();
 }
 
@@ -328,7 +328,7 @@ fn ctrl_c_ends_a_program_that_answers_a_prompt() {
     let command = json!(["sh", "-c", WAITS, mark]);
     let story = story(&format!("type = \"command\"\ncommand = {command}"), &["hi"]);
     let mut waiting = Waiting::run(story, left);
-    assert_eq!(waiting.processes(), 1);
+    assert_ne!(waiting.processes(), 0);
     waiting.interrupt();
 }
 

@@ -164,7 +164,8 @@ async fn an_agent_that_never_ends_is_told_to_give_up() {
             answer,
             Err(AgentError::TimedOut {
                 agent: agent_name,
-                limit
+                limit,
+                trajectory: Vec::new(),
             })
         );
         assert!(

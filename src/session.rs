@@ -34,8 +34,8 @@ use crate::task::config::Config;
 
 pub use crate::engine::{Told, Wish};
 pub use explain::{Cause, Explanation};
-pub use serve::{ServedEnv, builtin_envs};
-pub use serve_agent::{LoneAgent, ServedAgent};
+pub use serve::{Served, builtin_envs};
+pub use serve_agent::LoneAgent;
 pub use upkeep::{HistoryRow, Nondeterminism};
 
 /// What a session is opened on.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::signals::Signals;
 use super::{ExitStatus, Face, SessionError};
-use crate::session::{LoneAgent, ServedAgent};
+use crate::session::{LoneAgent, Served};
 
 /// Serve a scripted agent over A2A, on 127.0.0.1, until Ctrl-C
 #[derive(clap::Args, Debug)]
@@ -27,7 +27,7 @@ pub(super) fn run(args: Args, face: &mut Face) -> Result<ExitStatus, SessionErro
     };
     let mut signals = Signals::listen()
         .map_err(|error| SessionError::World(format!("signals cannot be heard: {error}")))?;
-    let served = ServedAgent::start(agent, args.port, face.system.clone())?;
+    let served = Served::agent(agent, args.port, face.system.clone())?;
     face.printer.out(&format!("{}\n", served.url()));
     face.printer.flush();
     face.printer.err("Serving until Ctrl-C\n");

@@ -3,7 +3,7 @@
 use super::signals::Signals;
 use super::{ExitStatus, Face, SessionError, fault};
 use crate::diagnostic::did_you_mean;
-use crate::session::{ServedEnv, builtin_envs};
+use crate::session::{Served, builtin_envs};
 
 /// Serve an env that is compiled in, over HTTP on 127.0.0.1, until Ctrl-C
 #[derive(clap::Args, Debug)]
@@ -34,7 +34,7 @@ pub(super) fn run(args: Args, face: &mut Face) -> Result<ExitStatus, SessionErro
     }
     let mut signals = Signals::listen()
         .map_err(|error| SessionError::World(format!("signals cannot be heard: {error}")))?;
-    let served = ServedEnv::start(&name, args.port, face.system.clone())?;
+    let served = Served::env(&name, args.port, face.system.clone())?;
     face.printer.out(&format!("{}/mcp\n", served.url()));
     face.printer.flush();
     face.printer.err("Serving until Ctrl-C\n");

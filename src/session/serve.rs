@@ -33,8 +33,8 @@ impl Keeper for Nowhere {
     }
 }
 
-/// An env that is served.
-pub struct ServedEnv {
+/// An env or an agent that is served.
+pub struct Served {
     runtime: tokio::runtime::Runtime,
     /// Serves as long as it is there.
     _gateway: Arc<Gateway>,
@@ -42,9 +42,9 @@ pub struct ServedEnv {
     folder: PathBuf,
 }
 
-impl ServedEnv {
+impl Served {
     /// Serves an env that is compiled in on a port of 127.0.0.1; 0 stands for one that is free.
-    pub fn start(name: &str, port: u16, system: Arc<dyn System>) -> Result<Self, SessionError> {
+    pub fn env(name: &str, port: u16, system: Arc<dyn System>) -> Result<Self, SessionError> {
         let server = builtin::start(name, name)
             .ok_or_else(|| SessionError::World(format!("no env `{name}` is compiled in")))?;
         let folder = temp_folder(&*system, "env");
@@ -60,15 +60,26 @@ impl ServedEnv {
         let recorder = Recorder::new(folder.join("calls.jsonl"), Arc::new(Nowhere), system);
         let gate = Gate::new(settings, server, recorder, Vec::new());
         let caller = Caller::new("env", DEFAULT_ROLE).passing_time(true);
+        Served::by(folder, port, async |gateway| {
+            gateway.serve_alone(gate, caller, port).await
+        })
+    }
+
+    /// Serves what `serve` has a gateway serve on a port; it returns the port.
+    pub(super) fn by(
+        folder: PathBuf,
+        port: u16,
+        serve: impl AsyncFnOnce(&Arc<Gateway>) -> std::io::Result<u16>,
+    ) -> Result<Self, SessionError> {
         let runtime = runtime()?;
         let gateway = Gateway::new();
-        let served = runtime.block_on(gateway.serve_alone(gate, caller, port));
+        let served = runtime.block_on(serve(&gateway));
         let port = served.map_err(|error| {
             SessionError::World(format!(
                 "port {port} of 127.0.0.1 cannot be served on: {error}"
             ))
         })?;
-        Ok(ServedEnv {
+        Ok(Served {
             runtime,
             _gateway: gateway,
             url: format!("http://127.0.0.1:{port}"),
@@ -76,7 +87,7 @@ impl ServedEnv {
         })
     }
 
-    /// Returns the address, without a slash at its end; MCP is at `/mcp` below it.
+    /// Returns the address, without a slash at its end: MCP is at `/mcp` below it, the card of an agent where A2A has it.
     pub fn url(&self) -> &str {
         &self.url
     }

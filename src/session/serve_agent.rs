@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::run::runtime;
-use super::serve::{Nowhere, temp_folder};
+use super::serve::{Nowhere, Served, temp_folder};
 use super::{Session, SessionError};
 use crate::diagnostic::Severity;
 use crate::gateway::{Caller, EnvHandle, Gate, GateSettings, Gateway, Recorder};
@@ -17,7 +16,7 @@ use crate::provider::served::ServedEnv;
 use crate::step::agent::{Agent as _, AgentDoor, AgentError, Prompt, Reply};
 use crate::step::env::{DEFAULT_ROLE, EnvServer as _, LiveEnv};
 use crate::step::sandbox::BoxFuture;
-use crate::system::{System, disk, locked};
+use crate::system::{System, locked};
 use crate::task::deploy::{AgentSpec, ClockMode, EnvRun, EnvSpec};
 use crate::task::folder::{TaskFolder, read_agent};
 use crate::task::script::Script;
@@ -111,18 +110,9 @@ impl Session {
     }
 }
 
-/// An agent that is served.
-pub struct ServedAgent {
-    runtime: tokio::runtime::Runtime,
-    /// Serves as long as it is there.
-    _gateway: Arc<Gateway>,
-    url: String,
-    folder: PathBuf,
-}
-
-impl ServedAgent {
+impl Served {
     /// Serves an agent on a port of 127.0.0.1; 0 stands for one that is free.
-    pub fn start(
+    pub fn agent(
         agent: LoneAgent,
         port: u16,
         system: Arc<dyn System>,
@@ -136,34 +126,9 @@ impl ServedAgent {
             folder: folder.clone(),
             system,
         });
-        let runtime = runtime()?;
-        let gateway = Gateway::new();
-        let served = runtime.block_on(gateway.serve_agent_alone(door, port));
-        let port = served.map_err(|error| {
-            SessionError::World(format!(
-                "port {port} of 127.0.0.1 cannot be served on: {error}"
-            ))
-        })?;
-        Ok(ServedAgent {
-            runtime,
-            _gateway: gateway,
-            url: format!("http://127.0.0.1:{port}"),
-            folder,
+        Served::by(folder, port, async |gateway| {
+            gateway.serve_agent_alone(door, port).await
         })
-    }
-
-    /// Returns the address, without a slash at its end; the card is below it.
-    pub fn url(&self) -> &str {
-        &self.url
-    }
-
-    /// Stops serving.
-    pub fn stop(self) {
-        self.runtime.shutdown_timeout(Duration::from_secs(1));
-        if disk::exists(&self.folder) {
-            // What is left is a file in the folder for temporary ones.
-            let _ = disk::remove_dir_all(&self.folder);
-        }
     }
 }
 

@@ -70,19 +70,8 @@ use crate::resource::{ResourceId, Touch};
 use crate::step::agent::{PromptSettings, text_of, text_part};
 use crate::step::sandbox::BoxFuture;
 use crate::step::{NameRef, Refusal, Step, StepCx, StepError, StepType, read_fields, schema_of};
+use crate::task::model::RESERVED_PARAMS;
 use crate::task::{OnError, StepId};
-
-/// Parameters of a model that the step sets in other ways.
-const RESERVED_PARAMS: [&str; 8] = [
-    "model",
-    "messages",
-    "api_key",
-    "api_base",
-    "user",
-    "metadata",
-    "timeout",
-    "response_format",
-];
 
 /// The step type `prompt_agent`.
 pub static TYPE: StepType = StepType {

@@ -7,25 +7,10 @@ use aebuild::json::json;
 use aebuild::session::{RunOptions, SessionError};
 
 use crate::story::Story;
-use crate::support::{files, root};
 
 /// Returns a copy of the example that ran once.
 fn dana() -> Story {
-    let story = Story::new();
-    let folder = "tasks/reply-to-dana/";
-    for kind in [".json", ".toml"] {
-        for file in files(folder, kind) {
-            let below = file.strip_prefix(folder).unwrap();
-            // The other variants have tests of their own.
-            if !["tasks/longer.json", "tasks/retry.json"].contains(&below) {
-                story.write(below, fs::read(root().join(&file)).unwrap());
-            }
-        }
-    }
-    let config = fs::read_to_string(story.path("aebuild.toml")).unwrap();
-    let walls = "[sandbox]\nisolation = \"none\"\n[cache]\ndurability = \"fast\"\n";
-    story.write("aebuild.toml", walls.to_owned() + &config);
-    story.settle();
+    let story = Story::dana();
     let first = story.run();
     assert_eq!(first.outcome(), Outcome::Passed);
     assert_eq!(first.ran(), "check inbox reply");

@@ -5,7 +5,6 @@ use std::fs;
 use aebuild::event::Outcome;
 
 use crate::story::{Seen, Story};
-use crate::support::{files, root};
 
 /// A copy of an example that ran twice: the second run ran nothing.
 struct Task {
@@ -15,21 +14,8 @@ struct Task {
 impl Task {
     fn of(name: &str, ran: &str) -> Task {
         let task = Task {
-            story: Story::new(),
+            story: Story::example(name, &[]),
         };
-        let folder = format!("tasks/{name}/");
-        for file in files(&folder, "") {
-            let below = file.strip_prefix(&folder).unwrap();
-            if below != "README.md" {
-                task.story
-                    .write(below, fs::read(root().join(&file)).unwrap());
-            }
-        }
-        let config = root().join(&folder).join("aebuild.toml");
-        let config = fs::read_to_string(config).unwrap_or_default();
-        let walls = "[sandbox]\nisolation = \"none\"\n[cache]\ndurability = \"fast\"\n";
-        task.story.write("aebuild.toml", walls.to_owned() + &config);
-        task.story.settle();
         let first = task.story.run();
         assert_eq!(first.outcome(), Outcome::Passed, "{:?}", first.notices());
         assert_eq!(first.ran(), ran);

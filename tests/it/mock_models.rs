@@ -13,7 +13,6 @@ use aebuild::json::{Value, from_slice, json};
 use aebuild::session::RunOptions;
 
 use crate::story::{Seen, Story};
-use crate::support::{files, root};
 
 /// Returns a script of npm, if the packages are there.
 fn script(path: &str) -> Option<PathBuf> {
@@ -126,25 +125,13 @@ impl Server {
 
 /// Returns the example reply-to-dana whose agent asks a model at this server: one line says so, and one table where it is.
 fn dana(server: &Server, more: &str) -> Story {
-    let story = Story::new();
-    let folder = "tasks/reply-to-dana/";
-    for kind in [".json", ".toml"] {
-        for file in files(folder, kind) {
-            let below = file.strip_prefix(folder).unwrap();
-            if !["tasks/longer.json", "tasks/retry.json"].contains(&below) {
-                story.write(below, fs::read(root().join(&file)).unwrap());
-            }
-        }
-    }
+    let story = Story::dana();
     let config = fs::read_to_string(story.path("aebuild.toml")).unwrap();
-    let (walls, url) = (
-        "[sandbox]\nisolation = \"none\"\n[cache]\ndurability = \"fast\"\n",
-        server.url(),
-    );
+    let url = server.url();
     story.write(
         "aebuild.toml",
         format!(
-            "{walls}{config}\n[agents.assistant]\ntype = \"model\"\nmodel = \"mock\"\n\
+            "{config}\n[agents.assistant]\ntype = \"model\"\nmodel = \"mock\"\n\
              [models.mock]\nbase_url = \"{url}\"\n{more}"
         ),
     );

@@ -12,6 +12,11 @@ use aebuild::session::{
 use aebuild::steps::REGISTRY;
 use aebuild::system::OsSystem;
 
+use crate::support::{files, root};
+
+/// Sandboxes are folders, and nothing waits for the disk.
+const PLAIN: &str = "[sandbox]\nisolation = \"none\"\n[cache]\ndurability = \"fast\"\n";
+
 /// A task folder with a cache of its own.
 pub struct Story {
     folder: tempfile::TempDir,
@@ -30,11 +35,30 @@ impl Story {
         let story = Story {
             folder: tempfile::tempdir().unwrap(),
         };
-        story.write(
-            "aebuild.toml",
-            "[sandbox]\nisolation = \"none\"\n[cache]\ndurability = \"fast\"\n",
-        );
+        story.write("aebuild.toml", PLAIN);
         story
+    }
+
+    /// Returns a copy of an example of `tasks/`, without its README and these files.
+    pub fn example(name: &str, without: &[&str]) -> Self {
+        let story = Story::new();
+        let folder = format!("tasks/{name}/");
+        for file in files(&folder, "") {
+            let below = file.strip_prefix(&folder).unwrap();
+            if below != "README.md" && !without.contains(&below) {
+                story.write(below, fs::read(root().join(&file)).unwrap());
+            }
+        }
+        let config = root().join(&folder).join("aebuild.toml");
+        let config = fs::read_to_string(config).unwrap_or_default();
+        story.write("aebuild.toml", PLAIN.to_owned() + &config);
+        story.settle();
+        story
+    }
+
+    /// Returns a copy of `tasks/reply-to-dana` without its variants, which have tests of their own.
+    pub fn dana() -> Self {
+        Story::example("reply-to-dana", &["tasks/longer.json", "tasks/retry.json"])
     }
 
     pub fn path(&self, below: &str) -> PathBuf {

@@ -74,20 +74,33 @@ pub fn ask_prompt(bench: &Bench) -> Vec<Table> {
     );
     let script = "type = \"scripted\"\n[[rules]]\nreply = \"{{prompt}}\"\n";
     files::write(&room.join("served/agent.toml"), script);
-    let mut lanes = Vec::new();
-    let mut counted = Vec::new();
-    for (name, config) in [
+    let kinds = [
         ("in the process", "[sandbox]\nisolation = \"none\"\n"),
         ("over A2A, in a process of its own", &over_a2a),
-    ] {
+    ];
+    let title = "prompts of a scripted agent, nothing kept";
+    let (mut table, [own, a2a]) = of_prompts(bench, &room, title, kinds);
+    table.at_most("a prompt in the process", own, 5.0, " ms");
+    table.note(format!("a prompt over A2A: {}", ms(a2a)));
+    table.alone()
+}
+
+/// Runs many prompts and one with each of two configurations; returns what a prompt takes with each, in milliseconds.
+pub(super) fn of_prompts(
+    bench: &Bench,
+    room: &Path,
+    title: &str,
+    kinds: [(&str, &str); 2],
+) -> (Table, [f64; 2]) {
+    let mut lanes = Vec::new();
+    let mut counted = Vec::new();
+    for (name, config) in kinds {
         for n in [PROMPTS, 1] {
             let folder = room.join(format!("{}-{n}", lanes.len()));
             prompts(&folder, config, n);
-            let run = aebuild("run")
-                .arg(&folder)
-                .arg("--fresh")
-                .arg("--cache-dir");
-            let run = run.arg(room.join("cache")).args(["--jobs", "2"]);
+            let run = aebuild("run").arg(&folder).arg("--fresh");
+            let run = run.arg("--cache-dir").arg(room.join("cache"));
+            let run = run.args(["--jobs", "2"]);
             counted.push((ran(&run.said()), Some(n as u64)));
             lanes.push(Lane::new(&format!("{n} prompts, {name}"), run));
         }
@@ -96,12 +109,10 @@ pub fn ask_prompt(bench: &Bench) -> Vec<Table> {
     for (row, (ran, _)) in rows.iter_mut().zip(&counted) {
         row.ran = *ran;
     }
-    let mut table = Table::of("prompts of a scripted agent, nothing kept", &rows);
+    let mut table = Table::of(title, &rows);
     let each = |at: usize| (rows[at].wall() - rows[at + 1].wall()) / (PROMPTS - 1) as f64;
-    table.at_most("a prompt in the process", each(0), 5.0, " ms");
-    table.note(format!("a prompt over A2A: {}", ms(each(2))));
     if counted.iter().any(|(ran, meant)| ran != meant) {
         table.note(format!("**{counted:?} steps ran, of those that should**"));
     }
-    table.alone()
+    (table, [each(0), each(2)])
 }

@@ -6,14 +6,11 @@ use std::path::Path;
 
 use serde_json::json;
 
+use super::agents::of_prompts;
 use crate::Bench;
-use crate::files;
 use crate::inputs::{aebuild, ran};
 use crate::measure::{Lane, Program, in_turn};
 use crate::table::{Table, ms};
-
-/// Number of prompts of the longer task; the shorter one has a single prompt.
-const PROMPTS: usize = 101;
 
 /// Serves an endpoint that gives every request the same answer, for as long as this process runs.
 fn endpoint() -> String {
@@ -56,57 +53,27 @@ fn serve(mut stream: TcpStream) -> Option<()> {
     }
 }
 
-/// Writes a task folder whose agent is prompted so often.
-fn prompts(folder: &Path, config: &str, n: usize) {
-    let mut steps = vec![json!({"id": "solver", "type": "deploy_agent", "agent_name": "solver"})];
-    steps.extend((0..n).map(|at| {
-        json!({"id": format!("p{at}"), "type": "prompt_agent", "agent_name": "solver", "prompt": format!("hello {at}")})
-    }));
-    files::write(&folder.join("aebuild.toml"), config);
-    files::write(&folder.join("tasks/prompts.json"), json!(steps).to_string());
-}
-
 /// Asks what a prompt costs whose model has answered before, beside a prompt of an agent without a model.
 pub fn ask_kept(bench: &Bench) -> Vec<Table> {
     let room = bench.room("agent-models");
     let url = endpoint();
-    let scripted = "[sandbox]\nisolation = \"none\"\n[agents.solver]\ntype = \"scripted\"\n[[agents.solver.rules]]\nreply = \"Hello.\"\n";
     let model = format!(
         "[sandbox]\nisolation = \"none\"\n[agents.solver]\ntype = \"model\"\nmodel = \"m\"\n[models.m]\nbase_url = \"{url}\"\n"
     );
-    let mut lanes = Vec::new();
-    let mut counted = Vec::new();
-    for (name, config) in [
+    let kinds = [
         ("answers of a model that are kept", model.as_str()),
-        ("no model", scripted),
-    ] {
-        for n in [PROMPTS, 1] {
-            let folder = room.join(format!("{}-{n}", lanes.len()));
-            prompts(&folder, config, n);
-            let run = aebuild("run").arg(&folder).arg("--fresh");
-            let run = run.arg("--cache-dir").arg(room.join("cache"));
-            let run = run.args(["--jobs", "2"]);
-            counted.push((ran(&run.said()), Some(n as u64)));
-            lanes.push(Lane::new(&format!("{n} prompts, {name}"), run));
-        }
-    }
-    let mut rows = in_turn(bench.rounds(9), lanes);
-    for (row, (ran, _)) in rows.iter_mut().zip(&counted) {
-        row.ran = *ran;
-    }
-    let mut table = Table::of("prompts whose model has answered before", &rows);
-    let each = |at: usize| (rows[at].wall() - rows[at + 1].wall()) / (PROMPTS - 1) as f64;
-    let kept = each(0) - each(2);
+        ("no model", "[sandbox]\nisolation = \"none\"\n"),
+    ];
+    let title = "prompts whose model has answered before";
+    let (mut table, [kept, scripted]) = of_prompts(bench, &room, title, kinds);
+    let more = kept - scripted;
     table.at_most(
         "an answer that is kept, over a scripted one",
-        kept,
+        more,
         1.0,
         " ms",
     );
-    table.note(format!("a prompt with it: {}", ms(each(0))));
-    if counted.iter().any(|(ran, meant)| ran != meant) {
-        table.note(format!("**{counted:?} steps ran, of those that should**"));
-    }
+    table.note(format!("a prompt with it: {}", ms(kept)));
     table.alone()
 }
 

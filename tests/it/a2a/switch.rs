@@ -10,30 +10,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{failure, story, without_env};
 use crate::story::Story;
-use crate::support::{World, root};
+use crate::support::World;
 
 /// The program that the tests run.
 const AEBUILD: &str = env!("CARGO_BIN_EXE_aebuild");
-
-/// Returns a copy of the example.
-fn dana() -> Story {
-    let story = Story::new();
-    for file in [
-        "tasks/reply-to-dana.json",
-        "agents/assistant/agent.toml",
-        "artifacts/danas-mail/artifact.toml",
-        "artifacts/danas-mail/inbox.json",
-        "artifacts/sent/verify.toml",
-    ] {
-        let from = root().join("tasks/reply-to-dana").join(file);
-        story.write(file, fs::read(from).unwrap());
-    }
-    let config = fs::read_to_string(root().join("tasks/reply-to-dana/aebuild.toml")).unwrap();
-    let own = "[sandbox]\nisolation = \"none\"\n[cache]\ndurability = \"fast\"\n";
-    story.write("aebuild.toml", own.to_owned() + &config);
-    story.settle();
-    story
-}
 
 /// Has the agent of the example run so, by a line at the start of its configuration.
 fn switch(story: &Story, line: &str) {
@@ -108,7 +88,7 @@ fn passes(story: &Story, ran: &str, provisioned: &str) {
 
 #[test]
 fn one_line_has_the_agent_of_the_example_prompted_over_a2a() {
-    let story = dana();
+    let story = Story::dana();
     passes(
         &story,
         "check inbox reply",

@@ -20,10 +20,12 @@ pub mod modify_env_tool_access;
 mod object_url;
 mod on_agent;
 mod on_env;
+mod on_triggers;
 mod pattern;
 mod reply;
 pub mod peer_agents;
 pub mod prompt_agent;
+pub mod register_env_triggers;
 pub mod reset_env;
 pub mod review;
 pub mod run_code;
@@ -31,6 +33,7 @@ pub mod score;
 mod shown;
 pub mod snapshot_agent_state;
 pub mod snapshot_env;
+pub mod sync_env_clock;
 mod target;
 pub mod teardown_sandboxes;
 #[cfg(test)]
@@ -72,6 +75,8 @@ pub static REGISTRY: Registry = Registry(&[
     &snapshot_agent_state::TYPE,
     &modify_env_tool_access::TYPE,
     &apply_server_config::TYPE,
+    &register_env_triggers::TYPE,
+    &sync_env_clock::TYPE,
     &build_mcp_cli::TYPE,
     &verify_env_card::TYPE,
     &verify_env_core_protocol::TYPE,

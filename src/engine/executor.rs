@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use super::TaskJob;
+use super::company::{Company, Going};
 use super::live::{ProvisionError, Provisioner};
 use super::live_agent::{LateAgent, StepDoors};
 use super::store::Store;
@@ -25,7 +26,7 @@ use crate::provider::model_agent::ModelAgent;
 use crate::provider::scripted::ScriptedAgent;
 use crate::rebuild::{Log, Read, ReadKey};
 use crate::record::{Redactor, desk};
-use crate::resource::ResourceKind;
+use crate::resource::{ResourceId, ResourceKind, Touch};
 use crate::schedule::{Ended, MadeOf, Need};
 use crate::step::agent::{Agent, Doors};
 use crate::step::env::{DEFAULT_ROLE, LiveEnv};
@@ -57,6 +58,7 @@ pub(super) struct StepRun {
     pub(super) redactor: Arc<Redactor>,
     pub(super) models: Arc<Exchange>,
     pub(super) aborted: watch::Receiver<bool>,
+    pub(super) goings: watch::Receiver<Arc<Vec<Going>>>,
 }
 
 /// Something that happens before a step ends.
@@ -67,6 +69,8 @@ pub(super) enum Moment {
     Started,
     /// Something that the user should be told.
     Notice(String),
+    /// It waits for steps beside it, and needs no slot any more.
+    Rests,
 }
 
 /// How it went.
@@ -170,6 +174,7 @@ impl StepRun {
             reads: Mutex::default(),
             left: watch::Sender::new(false),
             told: to_tell,
+            goings: self.goings.clone(),
             log: Arc::default(),
             unfit: Mutex::default(),
             store: self.store.share(),
@@ -186,7 +191,7 @@ impl StepRun {
             loop {
                 tokio::select! {
                     ended = &mut work => break ended,
-                    Some(text) = being_told.recv() => told(Moment::Notice(text)),
+                    Some(moment) = being_told.recv() => told(moment),
                 }
             }
         };
@@ -323,7 +328,8 @@ struct World {
     /// Whether it has failed or was aborted.
     left: watch::Sender<bool>,
     /// What the user should be told at once.
-    told: mpsc::UnboundedSender<String>,
+    told: mpsc::UnboundedSender<Moment>,
+    goings: watch::Receiver<Arc<Vec<Going>>>,
     log: Arc<Mutex<Vec<u8>>>,
     unfit: Mutex<Option<String>>,
     store: Store,
@@ -355,7 +361,7 @@ impl World {
             question.step, question.text, asked.id
         );
         // Where nobody listens any more, nobody waits for the answer either.
-        let _ = self.told.send(told);
+        let _ = self.told.send(Moment::Notice(told));
         loop {
             if let Some(answer) = asked.answer() {
                 return Ok(answer);
@@ -437,7 +443,19 @@ impl Services for World {
         let log = self.log.clone();
         let told = move |line: &str| add_to_log(&log, format!("{line}\n").as_bytes());
         let step = self.job.plan.steps[self.step.at()].id.as_str();
+        let planned = &self.job.plan.steps[self.step.at()];
+        let works = (ResourceId::env(name), Touch::Mutates);
+        let changes = planned.touches.contains(&works);
+        let company = Company::of(
+            &self.job.plan,
+            self.step,
+            &works.0,
+            &self.goings,
+            &self.told,
+        );
         let caller = Caller::new(step, DEFAULT_ROLE)
+            .passing_time(changes)
+            .in_company(company)
             .telling(Arc::new(told))
             .until(self.left.subscribe());
         let gateway = self.provisioner.gateway.clone();

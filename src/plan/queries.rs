@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::db::Db;
 use super::deployed::{Deployed, deployed, made_of, with_parts};
 use super::inputs::{SettingInput, TaskInput};
+use super::timed::{is_timed, join_executors};
 use crate::check::{self, Checked};
 use crate::context::{Entry, Place};
 use crate::diagnostic::{Diagnostic, Source};
@@ -215,6 +216,7 @@ pub fn touches(
     let mut all: Vec<Vec<(ResourceId, Touch)>> = Vec::new();
     let mut agents: Vec<Maker> = Vec::new();
     let mut peerings: Vec<(StepIx, String, Vec<String>)> = Vec::new();
+    let mut executors: Vec<(StepIx, String, Vec<String>)> = Vec::new();
     for at in graph.steps() {
         let built = built(db, input, setting, at.0);
         let Some(step) = &built.step else {
@@ -245,6 +247,9 @@ pub fn touches(
         for (source, peers) in step.peerings() {
             peerings.push((at, source, peers));
         }
+        if let Some((env_id, agents)) = step.executors() {
+            executors.push((at, env_id, agents));
+        }
         let mut touched = step.touches();
         let mut prompted: Vec<String> = touched
             .iter()
@@ -255,6 +260,9 @@ pub fn touches(
             .map(|(resource, _)| resource.name.clone())
             .collect();
         let mut next = 0;
+        if step.prompts() {
+            join_executors(graph, at, &executors, &mut touched, &mut prompted);
+        }
         while let Some(name) = prompted.get(next).cloned() {
             next += 1;
             let before = |other: &StepIx| graph.is_ancestor(*other, at);
@@ -301,6 +309,7 @@ pub fn touches(
                     touched.push((env, Touch::Mutates));
                 }
             }
+            join_executors(graph, at, &executors, &mut touched, &mut prompted);
         }
         all.push(touched);
     }
@@ -541,6 +550,10 @@ fn determinism(
             spec.ok()?.determinism
         });
     let own = of_envs.fold(step.determinism(), Ord::max);
+    let own = match is_timed(db, input, setting, decl, touched) {
+        true => own.max(Determinism::Sampled),
+        false => own,
+    };
     if !step.prompts() {
         return own;
     }

@@ -3,6 +3,7 @@
 use std::fs;
 
 use aebuild::event::Outcome;
+use aebuild::session::SessionError;
 
 use crate::story::{Seen, Story};
 
@@ -260,5 +261,37 @@ fn support_world() {
             .filter(|step| step.starts_with("talk-"))
             .count(),
         20
+    );
+}
+
+#[test]
+fn an_agent_works_in_a_sandbox_of_the_task() {
+    let ran = "first keep note noted peer said second skills there";
+    let task = Task::of("agent-steps", ran);
+    let json = "tasks/agent-steps.json";
+    task.edit(
+        json,
+        "\"paths\": [\"note.txt\"]",
+        "\"paths\": [\"./note.txt\"]",
+        "noted",
+        "noted:restore",
+    );
+    task.edit(
+        "agents/clerk/agent.toml",
+        "The clerk was here.",
+        "The clerk is gone.",
+        "note noted",
+        "note:create noted:reuse",
+    );
+    let config = "[agents.clerk]\ntype = \"a2a\"\nurl = \"http://127.0.0.1:9\"\n";
+    let own = fs::read_to_string(task.story.path("aebuild.toml")).unwrap();
+    task.story.write("aebuild.toml", own + config);
+    let Err(SessionError::Faults(faults)) = task.story.run().result else {
+        panic!("an agent that serves A2A cannot work there");
+    };
+    let faults: Vec<String> = faults.iter().map(|fault| fault.headline.clone()).collect();
+    assert_eq!(
+        faults,
+        ["agent `clerk` serves A2A, so it needs a sandbox of its own"]
     );
 }

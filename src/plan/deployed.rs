@@ -13,7 +13,6 @@ use crate::step::{Content, Deploys, Step};
 use crate::task::config::Config;
 use crate::task::deploy::{AgentSpec, EnvRun, EnvSpec, Unusable};
 use crate::task::folder::TaskFolder;
-use crate::task::model;
 
 /// Returns what a deploy step makes, or why that cannot be made.
 pub fn deployed(
@@ -86,7 +85,7 @@ pub(super) fn made_of(
                 _ => &[],
             };
             let value = |name: &String| {
-                let value = run.variables.get(name).cloned().flatten()?;
+                let value = run.variable(name)?;
                 Some((name.clone(), value))
             };
             let passed: Vec<(String, String)> = names.iter().filter_map(value).collect();
@@ -122,15 +121,14 @@ pub(super) fn made_of(
             if spec.kind == "model"
                 && let Some(model) = spec.settings.get("model").and_then(Value::as_str)
             {
-                let decides = model::decides(model, &run.config.models);
-                parts.value(format!("model `{model}` of {noun}"), &decides);
+                parts.value(format!("model `{model}` of {noun}"), &run.model(model));
             }
             add_files(&mut parts, &noun, content.as_deref());
             if spec.uses_sandbox() {
                 parts.value(format!("isolation of {noun}"), &run.isolation.into());
             }
             let value = |name: &String| {
-                let value = run.variables.get(name).cloned().flatten()?;
+                let value = run.variable(name)?;
                 Some((name.clone(), value))
             };
             let passed: Vec<(String, String)> =

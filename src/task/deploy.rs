@@ -552,6 +552,11 @@ impl AgentSpec {
         }
     }
 
+    /// Returns whether prompts may run commands in a sandbox of this machine: one that is reached at an address runs there.
+    pub fn has_sandbox(&self) -> bool {
+        self.uses_sandbox() && !(self.kind == "a2a" && self.settings.get("url").is_some())
+    }
+
     /// Returns whether the same prompt gives the same reply.
     pub fn determinism(&self) -> Determinism {
         match self.settings.get("determinism").and_then(Value::as_str) {

@@ -196,12 +196,13 @@ pub fn key_variables(tables: &BTreeMap<String, Value>) -> Vec<String> {
     names
 }
 
-/// Returns what a table decides of a model's answers: null where there is no table.
-pub fn decides(name: &str, tables: &BTreeMap<String, Value>) -> Value {
-    match tables.get(name) {
-        Some(_) => ModelSpec::of(name, tables, &|_| None).decides(),
-        None => Value::Null,
-    }
+/// Returns what decides how the model of a name answers: what its table says, else what the variables say.
+pub fn decides(
+    name: &str,
+    tables: &BTreeMap<String, Value>,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Value {
+    ModelSpec::of(name, tables, variable).decides()
 }
 
 /// Parameters that are said elsewhere, and may not be among those that are sent as they are.
@@ -299,11 +300,22 @@ mod tests {
     #[test]
     fn what_decides_is_the_model_and_where_it_is_asked() {
         let tables = tables(json!({"m": {"base_url": "http://h", "max_retries": 1}}));
+        let set = |name: &str| (name == "OPENAI_BASE_URL").then(|| "http://o/v1".to_owned());
         assert_eq!(
-            decides("m", &tables),
+            decides("m", &tables, &set),
             json!({"api": "openai", "base_url": "http://h", "model": "m", "max_output_tokens": null})
         );
-        assert_eq!(decides("other", &tables), Value::Null);
+        assert_eq!(
+            decides("other", &tables, &set),
+            json!({"api": "openai", "base_url": "http://o/v1", "model": "other", "max_output_tokens": null})
+        );
+        let keyed = |key: &str| {
+            let key = key.to_owned();
+            decides("other", &tables, &move |name| {
+                (name == "OPENAI_API_KEY").then(|| key.clone())
+            })
+        };
+        assert_eq!(keyed("one"), keyed("two"));
         assert!(key_variables(&tables).contains(&"ANTHROPIC_API_KEY".to_owned()));
     }
 }

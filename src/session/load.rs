@@ -155,7 +155,7 @@ impl Session {
                 .text(step_type.name)
                 .number(step_type.version.into());
         }
-        for name in self.passed_names() {
+        for name in self.deciding_names() {
             let value = self.system.variable(&name);
             digester
                 .text(&name)
@@ -291,7 +291,7 @@ impl Session {
     }
 
     fn new_setting(&self, overrides: Overrides, isolation: &'static str) -> Setting {
-        let variables = self.passed_names().into_iter();
+        let variables = self.deciding_names().into_iter();
         let variables = variables.map(|name| {
             let value = self.system.variable(&name);
             (name, value)

@@ -5,6 +5,7 @@ mod commands;
 mod peers;
 mod sdk;
 mod switch;
+mod variables;
 
 use std::fs;
 use std::net::TcpStream;

@@ -247,9 +247,16 @@ impl Session {
         // An agent in a folder may ask a model of which the configuration says nothing.
         let keys = model::key_variables(&self.config.models);
         let names = self.passed_names().into_iter().chain(keys);
-        let mut values: Vec<String> = names
-            .filter_map(|name| self.system.variable(&name))
-            .collect();
+        let values = names.filter_map(|name| self.system.variable(&name));
+        // An address may hold a password.
+        let tables = self.config.envs.values().chain(self.config.agents.values());
+        let urls = tables.filter_map(|table| table.get("url")?.as_str().map(str::to_owned));
+        let bases = model::VARIABLES.into_iter();
+        let bases = bases.filter_map(|name| self.system.variable(name));
+        let passwords = urls
+            .chain(bases)
+            .filter_map(|url| Some(model::password_of(&url)?.to_owned()));
+        let mut values: Vec<String> = values.chain(passwords).collect();
         values.sort();
         values.dedup();
         values

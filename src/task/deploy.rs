@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde_json_path::JsonPath;
 
 use super::folder::{Definition, TaskFolder};
+use super::model::without_user;
 use crate::json::{Map, Value, json};
 use crate::task::Determinism;
 
@@ -325,7 +326,7 @@ impl EnvSpec {
                 all.push(("requirements", json!(run.requirements)));
                 all.push(("variables", json!(run.variables)));
             }
-            EnvRun::Url { url } => all.push(("url", json!(url))),
+            EnvRun::Url { url } => all.push(("url", json!(without_user(url)))),
             EnvRun::Docker {
                 image,
                 port,

@@ -167,7 +167,7 @@ impl ModelSpec {
     pub fn decides(&self) -> Value {
         json!({
             "api": self.api.as_str(),
-            "base_url": self.base_url,
+            "base_url": without_user(&self.base_url),
             "model": self.model,
             "max_output_tokens": self.max_output_tokens,
         })
@@ -203,6 +203,28 @@ pub fn decides(
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Value {
     ModelSpec::of(name, tables, variable).decides()
+}
+
+/// Returns what an address says of its user, such as a name and a password: what stands between `://` and `@`.
+pub fn user_of(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let ends = |c: char| matches!(c, '/' | '?' | '#' | '"' | '\'') || c.is_whitespace();
+    let authority = rest.find(ends).map_or(rest, |end| &rest[..end]);
+    authority.rfind('@').map(|at| &authority[..at])
+}
+
+/// Returns an address without its user and password, which are kept nowhere.
+pub fn without_user(url: &str) -> String {
+    match user_of(url) {
+        Some(user) => url.replacen(&format!("{user}@"), "", 1),
+        None => url.to_owned(),
+    }
+}
+
+/// Returns what must not be written of an address: the password, else all that stands before the `@`.
+pub fn password_of(url: &str) -> Option<&str> {
+    let user = user_of(url)?;
+    Some(user.split_once(':').map_or(user, |(_, password)| password))
 }
 
 /// Parameters that are said elsewhere, and may not be among those that are sent as they are.
@@ -295,6 +317,21 @@ mod tests {
         let home = "openai https://api.openai.com/v1 m Some(\"OPENAI_API_KEY\")";
         assert_eq!(at("m", &[("OPENAI_API_KEY", "k")]), home);
         assert_eq!(at("m", &[("OPENAI_API_KEY", "  ")]), home);
+    }
+
+    #[test]
+    fn the_password_of_an_address_decides_nothing() {
+        assert_eq!(password_of("http://me:p@ss@h:1/v1"), Some("p@ss"));
+        assert_eq!(without_user("http://me:p@ss@h:1/v1"), "http://h:1/v1");
+        assert_eq!(password_of("http://token@h"), Some("token"));
+        assert_eq!(password_of("http://h/a@b"), None);
+        assert_eq!(without_user("http://h/a@b"), "http://h/a@b");
+        let spec = |url: &str| {
+            let url = url.to_owned();
+            let set = move |name: &str| (name == "OPENAI_BASE_URL").then(|| url.clone());
+            ModelSpec::of("m", &BTreeMap::new(), &set).decides()
+        };
+        assert_eq!(spec("http://me:one@h/v1"), spec("http://h/v1"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::diagnostic::Diagnostic;
 use crate::json::{Map, Node, Value, json};
 use crate::system::FileKind;
 use crate::task::config::keys_schema;
+use crate::task::parse::hide::hide;
 use crate::task::script::{self, Script};
 
 impl Reader<'_> {
@@ -34,6 +35,7 @@ impl Reader<'_> {
             return self.empty(shown);
         }
         let at = format!("{noun} `{}`", entry.name);
+        let n_faults_before = self.faults.len();
         let settings = self.settings(&entry.path.join(file), &format!("{shown}/{file}"));
         let has = |path: &str| content.files.iter().any(|file| file.path == path);
         let says_rules = settings
@@ -67,6 +69,9 @@ impl Reader<'_> {
                 self.check_script(settings, &at);
             }
             id = self.declared_id(settings, &at);
+            if !is_script {
+                hide(&settings.source, &mut self.faults[n_faults_before..]);
+            }
         }
         let definition = Definition {
             name: entry.name.clone(),

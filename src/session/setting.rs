@@ -222,12 +222,13 @@ impl Session {
 
     /// Returns the names of all variables of this machine that a task can see.
     pub(super) fn passed_names(&self) -> Vec<String> {
-        let of_envs = self.config.envs.values().flat_map(|table| {
+        let tables = self.config.envs.values().chain(self.config.agents.values());
+        let of_tables = tables.flat_map(|table| {
             let names = table.get("pass_variables").and_then(Value::as_array);
             names.into_iter().flatten().filter_map(Value::as_str)
         });
         let of_sandboxes = self.config.sandbox.pass_variables.iter();
-        let all = of_sandboxes.map(String::as_str).chain(of_envs);
+        let all = of_sandboxes.map(String::as_str).chain(of_tables);
         let mut names: Vec<String> = all.map(str::to_owned).collect();
         names.sort();
         names.dedup();

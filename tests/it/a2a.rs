@@ -136,6 +136,20 @@ fn an_agent_that_keeps_nothing_is_prompted_without_what_it_was_told_before() {
 }
 
 #[test]
+fn a_process_sees_the_variables_of_this_machine_that_its_table_passes_on() {
+    // Cargo sets it for every test.
+    let value = std::env::var("CARGO_MANIFEST_DIR").unwrap();
+    let sees = |more: &str| {
+        let story = served("", more, &["length CARGO_MANIFEST_DIR"])?;
+        Some(replies(&story.run()))
+    };
+    let Some(without) = sees("") else { return };
+    assert_eq!(without, ["0"]);
+    let with = sees("pass_variables = [\"CARGO_MANIFEST_DIR\"]");
+    assert_eq!(with, Some(vec![value.len().to_string()]));
+}
+
+#[test]
 fn a_process_gets_its_time_to_start_and_says_what_became_of_it() {
     let Some(late) = served(", \"late\"", "", &["heard"]) else {
         return;

@@ -65,16 +65,18 @@ fn an_agent_is_built_and_works_on_its_env_and_leaves_nothing_behind() {
         "ask helper hello",
         "variable OF_TABLE",
         "variable OF_STEP",
-        "variable OF_MACHINE",
+        "length OF_MACHINE",
     ];
     let world = world("solver", &prompts);
     world.write(
         "aebuild.toml",
         "[agents.solver]\nvariables = { OF_TABLE = \"2\" }\npass_variables = [\"OF_MACHINE\"]\n",
     );
+    // A value of this machine is told to nobody else, so it is seen by its length.
+    let secret = "canary-5d9f3c1b7e";
     let run_it = |host: &str| {
         let mut command = super::command(&world, host);
-        let output = command.env("OF_MACHINE", "4").output().unwrap();
+        let output = command.env("OF_MACHINE", secret).output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         let said = String::from_utf8_lossy(&said).into_owned();
         (said, output.status.success())
@@ -87,7 +89,7 @@ fn an_agent_is_built_and_works_on_its_env_and_leaves_nothing_behind() {
         "hello yourself",
         "2",
         "3",
-        "4",
+        "17",
     ];
     assert_eq!(replies(&world), expected);
     nothing_is_left(&engine, "solver");

@@ -4,6 +4,7 @@
 //! commands, and tells one ordered stream of [`RunEvent`]s. Steps run beside it and talk to nobody else.
 
 mod calls;
+mod company;
 mod executor;
 mod live;
 mod live_agent;
@@ -12,16 +13,18 @@ mod live_env;
 mod live_folder;
 mod live_state;
 mod result;
+mod slots;
 mod stop;
 mod store;
 mod telling;
+mod world;
 
 pub use live::{LiveSettings, Provisioner};
 pub use result::scores;
 use stop::is_failure;
 pub use store::{FAILURE, Store, TRACE, Verdicts};
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Poll;
@@ -157,12 +160,19 @@ enum Message {
         step: StepIx,
     },
     Notice(String),
+    Rests {
+        task: usize,
+        step: StepIx,
+    },
 }
 
 struct Active<'s> {
     job: Arc<TaskJob>,
     scheduler: Scheduler<'s>,
     aborts: HashMap<StepIx, watch::Sender<bool>>,
+    goings: company::Goings,
+    /// Steps that run and have given their slots back.
+    resting: HashSet<StepIx>,
     queued: HashMap<StepIx, (u32, Vec<Need>)>,
     logs: HashMap<StepIx, (Log, i64, u64)>,
     unfit: HashMap<StepIx, String>,
@@ -237,6 +247,7 @@ impl<'a> Dispatcher<'a> {
                 let mut task = self.begin(job);
                 let commands = task.scheduler.on(Input::Begin);
                 let ended = self.carry_out(at, &mut task, commands, &mut pool, &send);
+                company::tell(&task.goings, &task.job.plan, &task.scheduler);
                 if ended {
                     results[at] = Some(self.finish(at, task).await);
                 } else {
@@ -330,7 +341,11 @@ impl<'a> Dispatcher<'a> {
                 spent,
                 lane,
             } => {
-                pool.done(lane);
+                let is_resting = |running: &mut Active<'a>| running.resting.remove(&step);
+                // One that rested has given its slot back already.
+                if !active.get_mut(&task).is_some_and(is_resting) {
+                    pool.done(lane);
+                }
                 if let Some(running) = active.get_mut(&task) {
                     running.aborts.remove(&step);
                     running.tally.models.add(&spent);
@@ -369,6 +384,7 @@ impl<'a> Dispatcher<'a> {
                 };
                 self.feed(task, input, active, results, pool, send).await;
             }
+            Message::Rests { task, step } => self.rest(task, step, active, pool, send),
             Message::Woke { task, step } => {
                 self.feed(task, Input::Woke(step), active, results, pool, send)
                     .await;
@@ -385,6 +401,8 @@ impl<'a> Dispatcher<'a> {
             job,
             scheduler,
             aborts: HashMap::new(),
+            goings: company::Goings::default(),
+            resting: HashSet::new(),
             queued: HashMap::new(),
             logs: HashMap::new(),
             unfit: HashMap::new(),
@@ -408,90 +426,13 @@ impl<'a> Dispatcher<'a> {
         if let Some(task) = active.get_mut(&at) {
             let commands = task.scheduler.on(input);
             let ended = self.carry_out(at, task, commands, pool, send);
+            company::tell(&task.goings, &task.job.plan, &task.scheduler);
             if ended && let Some(task) = active.remove(&at) {
                 results[at] = Some(self.finish(at, task).await);
             }
         }
         // Also where the task is over: what ended gave its slot back.
         self.start_steps(active, pool, send);
-    }
-
-    /// Starts queued steps while there are slots.
-    fn start_steps(
-        &mut self,
-        active: &mut HashMap<usize, Active<'a>>,
-        pool: &mut Pool<(usize, StepIx)>,
-        send: &mpsc::UnboundedSender<Message>,
-    ) {
-        while let Some((lane, (at, step))) = pool.start() {
-            let Some(task) = active.get_mut(&at) else {
-                pool.done(lane);
-                continue;
-            };
-            let Some(queued) = task.queued.remove(&step) else {
-                pool.done(lane);
-                continue;
-            };
-            self.spawn(at, task, step, queued, send);
-        }
-    }
-
-    fn spawn(
-        &mut self,
-        at: usize,
-        task: &mut Active<'a>,
-        step: StepIx,
-        (attempt, needs): (u32, Vec<Need>),
-        send: &mpsc::UnboundedSender<Message>,
-    ) {
-        let lane = task.job.plan.steps[step.at()].lane;
-        let (abort, aborted) = watch::channel(false);
-        task.aborts.insert(step, abort);
-        let run = executor::StepRun {
-            task: at,
-            job: task.job.clone(),
-            step,
-            needs,
-            attempt,
-            outputs: task.scheduler.outputs().share(),
-            provisioner: self.provisioner.clone(),
-            store: self.store.share(),
-            system: self.system.clone(),
-            timeout: self.settings.step_timeout,
-            redactor: self.redactor.clone(),
-            models: self.models.clone(),
-            aborted,
-        };
-        let send = send.clone();
-        tokio::spawn(async move {
-            let report = |message| {
-                // The dispatcher is gone only when the process ends.
-                let _ = send.send(message);
-            };
-            let told = |moment| {
-                report(match moment {
-                    executor::Moment::Provisioned(need) => Message::Provisioned {
-                        task: at,
-                        step,
-                        need,
-                    },
-                    executor::Moment::Started => Message::Started { task: at, step },
-                    executor::Moment::Notice(text) => Message::Notice(text),
-                });
-            };
-            let finished = run.run(&told).await;
-            report(Message::Ended {
-                task: at,
-                step,
-                ended: finished.ended,
-                started_us: finished.started_us,
-                took_us: finished.took_us,
-                log: finished.log,
-                unfit: finished.unfit,
-                spent: finished.spent,
-                lane,
-            });
-        });
     }
 
     /// Carries out commands; returns whether the task is over.

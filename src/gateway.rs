@@ -14,6 +14,12 @@ use tokio::sync::watch;
 mod a2a;
 mod access;
 mod back;
+mod clock;
+mod clock_tools;
+mod course;
+mod company;
+mod course_routes;
+mod firing;
 mod gate;
 mod grant;
 mod handle;
@@ -23,8 +29,14 @@ mod line;
 mod mcp;
 mod recipe;
 mod record;
+mod timed;
+mod triggers;
+mod waiting;
+#[cfg(test)]
+mod tests;
 
 pub use access::Access;
+pub use company::Company;
 pub use gate::{Gate, GateSettings};
 pub use grant::Grant;
 pub use handle::EnvHandle;
@@ -35,6 +47,9 @@ pub use record::{Keeper, Recorder};
 
 /// How long requests of a step that has failed may still take.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
+/// The role in which triggers act where they name none.
+const TRIGGER_ROLE: &str = "trigger";
 
 /// Hears of each call, in a line.
 pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
@@ -50,6 +65,22 @@ pub struct Caller {
     told: Option<Tell>,
     /// Becomes true when the step has failed or was aborted, and so waits for no answer any more.
     left: Option<watch::Receiver<bool>>,
+    /// The trigger that acts, where one does.
+    cause: Option<Cause>,
+    /// Whether the step works on the env, so that time goes on while it runs and its calls set triggers off.
+    passes_time: bool,
+    /// The steps that may work on the env at once with this one.
+    company: Option<Arc<dyn Company>>,
+}
+
+/// What of a trigger matters to what it does.
+#[derive(Clone)]
+struct Cause {
+    trigger: String,
+    /// How many triggers in a row led to it.
+    depth: u64,
+    /// Whether it acts by the env's own hand, for which no rule of access holds.
+    is_free: bool,
 }
 
 impl Caller {
@@ -60,6 +91,9 @@ impl Caller {
             role: role.to_owned(),
             told: None,
             left: None,
+            cause: None,
+            passes_time: false,
+            company: None,
         }
     }
 
@@ -80,10 +114,45 @@ impl Caller {
         std::future::pending().await
     }
 
+    /// Has the clock leap, and triggers told, when these steps rest too.
+    pub fn in_company(mut self, company: Option<Arc<dyn Company>>) -> Self {
+        self.company = company;
+        self
+    }
+
     /// Has each call told in a line.
     pub fn telling(mut self, told: Tell) -> Self {
         self.told = Some(told);
         self
+    }
+
+    /// Has time go on while it is there.
+    pub fn passing_time(mut self, passes_time: bool) -> Self {
+        self.passes_time = passes_time;
+        self
+    }
+
+    /// Returns the same caller as a trigger that acts, in a role or by the env's own hand.
+    fn caused(&self, trigger: &str, depth: u64, role: Option<&str>) -> Self {
+        let cause = Cause {
+            trigger: trigger.to_owned(),
+            depth,
+            is_free: role.is_none(),
+        };
+        Caller {
+            cause: Some(cause),
+            ..self.in_role(role.unwrap_or(TRIGGER_ROLE))
+        }
+    }
+
+    /// Returns how many triggers in a row led to what it asks.
+    fn depth(&self) -> u64 {
+        self.cause.as_ref().map_or(0, |cause| cause.depth)
+    }
+
+    /// Returns whether no rule of access holds for it.
+    fn is_free(&self) -> bool {
+        self.cause.as_ref().is_some_and(|cause| cause.is_free)
     }
 
     /// Returns the same caller in another role.

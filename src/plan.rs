@@ -10,6 +10,8 @@ mod db;
 mod deployed;
 mod inputs;
 mod queries;
+mod timed;
+mod touched;
 
 pub use contents::{FileMemo, hash_content, hash_definition, hash_files_of, is_settled, unhashed};
 pub use db::{Database, Db};

@@ -102,6 +102,8 @@ pub struct AgentParts {
     pub spec: AgentSpec,
     /// The envs that it is connected to.
     pub env_ids: Vec<String>,
+    /// The sandbox that it works in, where it has none of its own.
+    pub sandbox_name: Option<String>,
     /// The files of its folder.
     pub content: Option<Arc<Content>>,
     /// The variables that its deploy step gives it.

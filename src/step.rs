@@ -8,6 +8,7 @@ pub mod agent;
 pub mod env;
 pub mod model;
 pub mod sandbox;
+pub mod trigger;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -64,6 +65,8 @@ pub enum Deploys {
         agent_id: Option<String>,
         /// The envs that it is connected to.
         env_ids: Vec<String>,
+        /// The sandbox that it works in, where it has none of its own.
+        sandbox_name: Option<String>,
     },
 }
 
@@ -338,6 +341,14 @@ pub trait Step: Send + Sync + fmt::Debug {
     /// Returns which agents may ask which others after this step: each an agent and its peers.
     fn peerings(&self) -> Vec<(String, Vec<String>)> {
         Vec::new()
+    }
+    /// Returns the env whose triggers the step registers, with the agents to which they give instructions.
+    fn executors(&self) -> Option<(String, Vec<String>)> {
+        None
+    }
+    /// Returns the env whose virtual clock the step sets, with its rate.
+    fn sets_clock(&self) -> Option<(String, f64)> {
+        None
     }
     /// Returns the artifacts that the step uses.
     fn artifacts(&self) -> Vec<ArtifactRef> {

@@ -14,15 +14,18 @@ pub mod deploy_env;
 pub mod deploy_human_agent;
 pub mod deploy_sandbox;
 pub mod env_outcome_verifier;
+pub mod install_agent;
 pub mod load_artifact;
 pub mod modify_env_tool_access;
 mod object_url;
 mod on_agent;
 mod on_env;
+mod on_triggers;
 mod pattern;
 mod reply;
 pub mod peer_agents;
 pub mod prompt_agent;
+pub mod register_env_triggers;
 pub mod reset_env;
 pub mod review;
 pub mod run_code;
@@ -30,6 +33,7 @@ pub mod score;
 mod shown;
 pub mod snapshot_agent_state;
 pub mod snapshot_env;
+pub mod sync_env_clock;
 mod target;
 pub mod teardown_sandboxes;
 #[cfg(test)]
@@ -52,6 +56,7 @@ pub static REGISTRY: Registry = Registry(&[
     &deploy_env::TYPE,
     &load_artifact::TYPE,
     &deploy_agent::TYPE,
+    &install_agent::TYPE,
     &deploy_human_agent::TYPE,
     &peer_agents::TYPE,
     &add_skills::TYPE,
@@ -70,6 +75,8 @@ pub static REGISTRY: Registry = Registry(&[
     &snapshot_agent_state::TYPE,
     &modify_env_tool_access::TYPE,
     &apply_server_config::TYPE,
+    &register_env_triggers::TYPE,
+    &sync_env_clock::TYPE,
     &build_mcp_cli::TYPE,
     &verify_env_card::TYPE,
     &verify_env_core_protocol::TYPE,

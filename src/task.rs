@@ -7,9 +7,11 @@ pub mod config;
 pub mod deploy;
 pub mod folder;
 pub mod model;
+pub mod moment;
 pub mod overrides;
 pub mod parse;
 pub mod script;
+pub mod triggers;
 
 use std::borrow::Borrow;
 use std::fmt;

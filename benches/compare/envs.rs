@@ -74,6 +74,7 @@ fn gate_of(server: Arc<dyn EnvServer>, folder: &Path) -> (Arc<Gate>, Cache) {
         volatile: Vec::new(),
         exports: true,
         can_export: true,
+        clock: aebuild::task::deploy::ClockMode::Real,
     };
     let keeper = Arc::new(InCache(cache.clone()));
     let path = folder.join("calls/calls.jsonl");

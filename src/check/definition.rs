@@ -30,6 +30,7 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
             Deploys::Agent {
                 agent_name,
                 agent_id,
+                sandbox_name,
                 ..
             } => {
                 let (field, wanted) = match agent_id {
@@ -45,7 +46,8 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
                     checked.folder,
                     &checked.config.agents,
                 );
-                (field, checked.folder.agent(wanted), found.map(drop))
+                let placed = found.and_then(|spec| spec.placed(sandbox_name.is_some()));
+                (field, checked.folder.agent(wanted), placed.map(drop))
             }
         };
         if let Err(unusable) = found {

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -11,36 +10,22 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use super::TaskJob;
+use super::company::Going;
 use super::live::{ProvisionError, Provisioner};
-use super::live_agent::{LateAgent, StepDoors};
+use super::live_agent::StepDoors;
 use super::store::Store;
-use crate::context::{Answer, Lookup, Output, Outputs, Place};
+use super::world::{World, add_to_log};
+use crate::context::{Output, Outputs};
 use crate::event::Spent;
-use crate::gateway::{Caller, EnvHandle, Gate};
 use crate::graph::StepIx;
-use crate::json::json;
-use crate::model::{Asker, Exchange};
-use crate::provider::local::LocalSandbox;
-use crate::provider::model_agent::ModelAgent;
-use crate::provider::scripted::ScriptedAgent;
-use crate::rebuild::{Log, Read, ReadKey};
-use crate::record::{Redactor, desk};
+use crate::model::Exchange;
+use crate::rebuild::Log;
+use crate::record::Redactor;
 use crate::resource::ResourceKind;
-use crate::schedule::{Ended, MadeOf, Need};
-use crate::step::agent::{Agent, Doors};
-use crate::step::env::{DEFAULT_ROLE, LiveEnv};
-use crate::step::model::Models;
-use crate::step::sandbox::{BoxFuture, Sandbox};
-use crate::step::{Bench, Content, Services, StepCx, StepError, StoredFile, Stream};
+use crate::schedule::{Ended, Need};
+use crate::step::sandbox::Sandbox;
+use crate::step::{Services, StepCx, StepError};
 use crate::system::{System, locked};
-use crate::task::deploy::AgentRun;
-use crate::task::script::Script;
-
-/// Logs longer than this are kept as a blob.
-const INLINE_LOG: usize = 8 * 1024;
-
-/// The longest log that is kept of a step; what comes after is dropped, and the log says so.
-const LOG_LIMIT: usize = 32 << 20;
 
 /// One run of one step.
 pub(super) struct StepRun {
@@ -57,6 +42,7 @@ pub(super) struct StepRun {
     pub(super) redactor: Arc<Redactor>,
     pub(super) models: Arc<Exchange>,
     pub(super) aborted: watch::Receiver<bool>,
+    pub(super) goings: watch::Receiver<Arc<Vec<Going>>>,
 }
 
 /// Something that happens before a step ends.
@@ -67,6 +53,8 @@ pub(super) enum Moment {
     Started,
     /// Something that the user should be told.
     Notice(String),
+    /// It waits for steps beside it, and needs no slot any more.
+    Rests,
 }
 
 /// How it went.
@@ -170,6 +158,7 @@ impl StepRun {
             reads: Mutex::default(),
             left: watch::Sender::new(false),
             told: to_tell,
+            goings: self.goings.clone(),
             log: Arc::default(),
             unfit: Mutex::default(),
             store: self.store.share(),
@@ -186,7 +175,7 @@ impl StepRun {
             loop {
                 tokio::select! {
                     ended = &mut work => break ended,
-                    Some(text) = being_told.recv() => told(Moment::Notice(text)),
+                    Some(moment) = being_told.recv() => told(moment),
                 }
             }
         };
@@ -302,279 +291,4 @@ async fn catch(
         }
     })
     .await
-}
-
-/// What a running step sees.
-struct World {
-    models: Arc<Asker>,
-    job: Arc<TaskJob>,
-    step: StepIx,
-    outputs: Outputs,
-    sandboxes: HashMap<String, Arc<dyn Sandbox>>,
-    envs: HashMap<String, Arc<Gate>>,
-    /// The sandboxes of agents.
-    agents: HashMap<String, Arc<dyn Sandbox>>,
-    provisioner: Arc<Provisioner>,
-    task: usize,
-    attempt: u32,
-    doors: StepDoors,
-    benches: Mutex<Vec<Arc<LocalSandbox>>>,
-    reads: Mutex<Vec<Read>>,
-    /// Whether it has failed or was aborted.
-    left: watch::Sender<bool>,
-    /// What the user should be told at once.
-    told: mpsc::UnboundedSender<String>,
-    log: Arc<Mutex<Vec<u8>>>,
-    unfit: Mutex<Option<String>>,
-    store: Store,
-    redactor: Arc<Redactor>,
-    scratch: PathBuf,
-}
-
-/// How often an answer of a person is looked for.
-const LOOK_EACH: Duration = Duration::from_millis(200);
-
-impl World {
-    async fn ask(&self, text: &str, choices: &[&str]) -> Result<String, StepError> {
-        let question = desk::Question {
-            id: String::new(),
-            run: self.provisioner.run_id().to_owned(),
-            task: self.job.shown.clone(),
-            step: self.job.plan.steps[self.step.at()].id.to_string(),
-            text: self.redactor.text(text).into_owned(),
-            choices: choices.iter().map(|&choice| choice.to_owned()).collect(),
-        };
-        let asked = desk::ask(&self.provisioner.state_folder(), &question)
-            .map_err(|error| StepError::new(format!("the question cannot be put: {error}")))?;
-        let answers = match choices {
-            [] => "\"..\"".to_owned(),
-            choices => choices.join("|"),
-        };
-        let told = format!(
-            "step {} asks: {}\n    answer with: aebuild answer {} {answers}",
-            question.step, question.text, asked.id
-        );
-        // Where nobody listens any more, nobody waits for the answer either.
-        let _ = self.told.send(told);
-        loop {
-            if let Some(answer) = asked.answer() {
-                return Ok(answer);
-            }
-            tokio::time::sleep(LOOK_EACH).await;
-        }
-    }
-
-    fn take_reads(&self) -> Vec<Read> {
-        std::mem::take(&mut *locked(&self.reads))
-    }
-
-    fn take_log(&self, redactor: &Redactor) -> Log {
-        let bytes = std::mem::take(&mut *locked(&self.log));
-        let bytes = redactor.bytes(&bytes).into_owned();
-        if bytes.len() <= INLINE_LOG {
-            return Log {
-                inline: bytes,
-                stored: None,
-            };
-        }
-        match self.store.keep_bytes(&bytes) {
-            Ok(stored) => Log {
-                inline: Vec::new(),
-                stored: Some(stored),
-            },
-            Err(_) => Log {
-                inline: bytes,
-                stored: None,
-            },
-        }
-    }
-
-    async fn clean(&self) {
-        let benches = std::mem::take(&mut *locked(&self.benches));
-        for bench in benches {
-            // What is left goes with the run's own folder.
-            let _ = bench.destroy().await;
-        }
-        if crate::system::disk::exists(&self.scratch) {
-            // What is left goes with the run's own folder.
-            let _ = crate::system::disk::remove_dir_all(&self.scratch);
-        }
-    }
-}
-
-impl Services for World {
-    fn find(&self, lookup: &Lookup) -> Answer {
-        let answer = self.outputs.find(&self.job.plan.graph, self.step, lookup);
-        let mut reads = locked(&self.reads);
-        let key = ReadKey::Lookup(lookup.clone());
-        if !reads.iter().any(|read| read.key == key) {
-            reads.push(Read {
-                key,
-                digest: answer.digest,
-            });
-        }
-        answer
-    }
-
-    fn attempt(&self) -> u32 {
-        self.attempt
-    }
-
-    fn sandbox(&self, name: &str) -> Result<Arc<dyn Sandbox>, StepError> {
-        self.sandboxes.get(name).cloned().ok_or_else(|| {
-            StepError::new(format!(
-                "sandbox `{name}` is not among what the step said it touches"
-            ))
-        })
-    }
-
-    fn env(&self, name: &str) -> Result<Arc<dyn LiveEnv>, StepError> {
-        let gate = self.envs.get(name).cloned().ok_or_else(|| {
-            StepError::new(format!(
-                "env `{name}` is not among what the step said it touches"
-            ))
-        })?;
-        let log = self.log.clone();
-        let told = move |line: &str| add_to_log(&log, format!("{line}\n").as_bytes());
-        let step = self.job.plan.steps[self.step.at()].id.as_str();
-        let caller = Caller::new(step, DEFAULT_ROLE)
-            .telling(Arc::new(told))
-            .until(self.left.subscribe());
-        let gateway = self.provisioner.gateway.clone();
-        Ok(Arc::new(EnvHandle::new(gate, gateway, caller)))
-    }
-
-    fn models(&self) -> Arc<dyn Models> {
-        self.models.clone()
-    }
-
-    fn agent_sandbox(&self, name: &str) -> Option<Arc<dyn Sandbox>> {
-        self.agents.get(name).cloned()
-    }
-
-    fn agent(&self, name: &str) -> Result<Arc<dyn Agent>, StepError> {
-        let plan = &self.job.plan;
-        let maker = plan.maker_of(self.step, &Place::Agent(name.to_owned()));
-        let made_of = maker.map(|maker| &plan.steps[maker.at()].made_of);
-        let Some(MadeOf::Agent(parts)) = made_of else {
-            return Err(StepError::new(format!(
-                "nothing says what agent `{name}` is made of"
-            )));
-        };
-        let spec = &parts.spec;
-        if spec.kind == "model" {
-            let models = self.models();
-            return Ok(Arc::new(ModelAgent::new(name, &spec.settings, models)));
-        }
-        let run = spec.run().map_err(|why| StepError::new(why.headline))?;
-        if run != AgentRun::Inside {
-            return Ok(Arc::new(LateAgent {
-                name: name.to_owned(),
-                task: self.task,
-                run,
-                parts: parts.clone(),
-                provisioner: self.provisioner.clone(),
-            }));
-        }
-        let script = Script::read(&json!({"rules": spec.settings["rules"]})).map_err(|faults| {
-            let text = format!(
-                "the script of agent `{name}` cannot be used: {}",
-                faults.join("; ")
-            );
-            StepError::of("ValueError", text)
-        })?;
-        Ok(Arc::new(ScriptedAgent {
-            name: name.to_owned(),
-            script,
-        }))
-    }
-
-    fn doors(&self) -> Arc<dyn Doors> {
-        self.doors.share()
-    }
-
-    fn ask_person<'a>(
-        &'a self,
-        text: &'a str,
-        choices: &'a [&'a str],
-    ) -> BoxFuture<'a, Result<String, StepError>> {
-        Box::pin(self.ask(text, choices))
-    }
-
-    fn bench<'a>(&'a self, packages: &'a [String]) -> BoxFuture<'a, Result<Bench, StepError>> {
-        Box::pin(async move {
-            let made = self
-                .provisioner
-                .bench(self.task, self.step, packages)
-                .await?;
-            let (bench, sandbox) = made;
-            locked(&self.benches).push(sandbox);
-            Ok(bench)
-        })
-    }
-
-    fn artifact(&self, name: &str) -> Option<Arc<Content>> {
-        let contents = &self.job.contents[self.step.at()];
-        contents
-            .iter()
-            .find(|content| content.name == name || content.id == name)
-            .cloned()
-    }
-
-    fn keep(&self, bytes: &[u8]) -> Result<StoredFile, StepError> {
-        if *self.redactor.bytes(bytes) != *bytes {
-            let why = "it holds the value of a variable that is passed on";
-            self.do_not_keep(why);
-            return Err(StepError::new(format!("it cannot be stored: {why}")));
-        }
-        self.store.keep_bytes(bytes).map_err(StepError::new)
-    }
-
-    fn keep_file(&self, file: &Path) -> Result<StoredFile, StepError> {
-        if !self.redactor.is_empty() {
-            let bytes = crate::system::disk::read(file)
-                .map_err(|error| StepError::new(format!("it cannot be read: {error}")))?;
-            return self.keep(&bytes);
-        }
-        self.store.keep_file(file).map_err(StepError::new)
-    }
-
-    fn fetch(&self, file: &StoredFile, to: &Path) -> Result<bool, StepError> {
-        self.store.fetch(file, to).map_err(StepError::new)
-    }
-
-    fn scratch(&self) -> Result<PathBuf, StepError> {
-        crate::system::disk::create_dir_all(&self.scratch).map_err(|error| {
-            StepError::new(format!(
-                "no private folder could be made for the step: {error}"
-            ))
-        })?;
-        Ok(self.scratch.clone())
-    }
-
-    fn do_not_keep(&self, why: &str) {
-        locked(&self.unfit).get_or_insert_with(|| why.to_owned());
-    }
-
-    fn log(&self, _stream: Stream, bytes: &[u8]) {
-        add_to_log(&self.log, bytes);
-    }
-}
-
-fn add_to_log(log: &Mutex<Vec<u8>>, bytes: &[u8]) {
-    let mut log = locked(log);
-    let room = LOG_LIMIT.saturating_sub(log.len());
-    if room == 0 {
-        return;
-    }
-    if bytes.len() < room {
-        log.extend_from_slice(bytes);
-        return;
-    }
-    log.extend_from_slice(&bytes[..room]);
-    let said = format!(
-        "\n[the log is cut here: it is longer than {} MiB]\n",
-        LOG_LIMIT >> 20
-    );
-    log.extend_from_slice(said.as_bytes());
 }

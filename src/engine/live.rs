@@ -245,6 +245,8 @@ impl Provisioner {
         let maker = plan.maker_of(step, &place);
         let made_of = maker.map(|maker| &plan.steps[maker.at()].made_of);
         let uses_it = match made_of {
+            // Then the sandbox that it works in is another need of the step.
+            Some(MadeOf::Agent(parts)) if parts.sandbox_name.is_some() => return Ok(None),
             Some(MadeOf::Agent(parts)) => parts.spec.uses_sandbox(),
             _ => false,
         };

@@ -256,6 +256,7 @@ impl Provisioner {
             volatile,
             exports: mode == StateMode::Export,
             can_export,
+            clock: spec.clock,
         };
         let n = self.made.fetch_add(1, Ordering::Relaxed);
         let folder = self.run().await?.path().join(format!("calls-{n}"));

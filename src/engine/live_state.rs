@@ -8,7 +8,6 @@ use super::live::{Provisioner, Settled, UNKNOWN};
 use super::live_env::LiveEnv;
 use super::store::{file_of_version, stored_file};
 use crate::digest::{Digest, Digester};
-use crate::gateway::Recipe;
 use crate::record::Redactor;
 use crate::resource::{ResourceId, Version};
 use crate::task::deploy::StateMode;
@@ -108,14 +107,12 @@ impl Provisioner {
             }
             _ if counts.1 == live.counted.1 => Ok(None),
             StateMode::Replay => {
-                let lines = live.gate.lines().map_err(|error| error.to_string())?;
-                let recipe = Recipe::of_record(&lines, live.gate.volatile());
+                let recipe = live.gate.recipe().map_err(|error| error.to_string())?;
                 let (file, size) = self.keep_state(recipe.to_bytes()).await?;
                 Ok(Some(Version::Recorded { file, size }))
             }
             StateMode::None => {
-                let lines = live.gate.lines().map_err(|error| error.to_string())?;
-                let recipe = Recipe::of_record(&lines, live.gate.volatile());
+                let recipe = live.gate.recipe().map_err(|error| error.to_string())?;
                 let mut digester = Digester::new("history");
                 digester.digest(&live.version.digest());
                 digester.digest(&Digest::of_bytes(&recipe.to_bytes()));

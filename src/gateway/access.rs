@@ -2,7 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Caller;
+use super::gate::Gate;
+use super::record::Made;
 use crate::json::{Value, json};
+use crate::step::env::EnvError;
+use crate::system::locked;
 
 /// Stands for every role or every tool.
 const ANY: &str = "*";
@@ -98,8 +103,55 @@ impl Access {
     }
 }
 
+impl Gate {
+    /// Allows or forbids tools to a role.
+    pub(super) fn set_access(
+        &self,
+        caller: &Caller,
+        role: &str,
+        tools: &[String],
+        enabled: bool,
+    ) -> Result<Value, EnvError> {
+        let after = {
+            let mut access = locked(&self.access);
+            access.set(role, tools, enabled);
+            let mut after = access.of_role(role);
+            // A tool that nobody sees until a rule names it is forbidden without a rule.
+            let all = locked(&self.tools).clone().unwrap_or_default();
+            let hidden = all
+                .iter()
+                .filter(|tool| is_hidden(tool) && !access.allows(role, tool));
+            let names: Vec<Value> = hidden.map(|tool| tool["name"].clone()).collect();
+            if let Some(Value::Array(disabled)) = after.get_mut("disabled") {
+                let more = names.into_iter().filter(|name| !disabled.contains(name));
+                let more: Vec<Value> = more.collect();
+                disabled.extend(more);
+            }
+            after
+        };
+        if tools.is_empty() {
+            return Ok(after);
+        }
+        let made = Made {
+            kind: "access",
+            name: role,
+            arguments: &json!({"tools": tools, "enabled": enabled}),
+            answer: Ok(&after),
+            mutates: true,
+            started_us: self.recorder.now_us(),
+        };
+        self.record(caller, &made)?;
+        Ok(after)
+    }
+
+    /// Returns the rules of tool access.
+    pub(super) fn access(&self) -> Access {
+        locked(&self.access).clone()
+    }
+}
+
 /// Returns whether nobody sees a tool until a rule names it.
-pub(super) fn is_hidden(tool: &Value) -> bool {
+fn is_hidden(tool: &Value) -> bool {
     ["_meta", "meta"].iter().any(|meta| {
         let mark = tool.get(meta).and_then(|meta| meta.get(HIDDEN));
         mark == Some(&Value::Bool(true))

@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
-use super::Caller;
 use super::access::Access;
 use super::gate::Gate;
 use super::line::short;
 use super::recipe::{self, Recipe, Recorded};
+use super::{Caller, TRIGGER_ROLE};
 use crate::json::{Value, json};
 use crate::step::env::{EnvError, ExtensionCall};
 use crate::step::sandbox::Put;
@@ -23,13 +23,24 @@ impl Gate {
         self.ask("`data/get`", exported).await
     }
 
+    /// Returns how the env was brought to where it is, as far as it is on record.
+    pub fn recipe(&self) -> Result<Recipe, EnvError> {
+        let mut recipe = Recipe::of_record(&self.lines()?, self.volatile());
+        recipe.course = self.course.to_value();
+        Ok(recipe)
+    }
+
     /// Returns the first line of a snapshot: what no export holds.
     fn first_line(&self) -> Vec<u8> {
-        let head = json!({
+        let mut head = json!({
             "version": 1,
             "access": locked(&self.access).to_value(),
             "settings": *locked(&self.configured),
         });
+        let course = self.course.to_value();
+        if !course.is_null() {
+            head["course"] = course;
+        }
         format!("{head}\n").into_bytes()
     }
 
@@ -47,6 +58,8 @@ impl Gate {
         loaded.map_err(|error| format!("its snapshot does not load: {error}"))?;
         let access = Access::from_value(&head["access"]).unwrap_or_default();
         *locked(&self.access) = access;
+        let course = self.course.bring_back(&head["course"]);
+        course.ok_or("its snapshot holds triggers or a clock that are none")?;
         locked(&self.configured).clear();
         for shown in head["settings"].as_array().into_iter().flatten() {
             let damaged = "its snapshot holds a setting that is none";
@@ -75,6 +88,7 @@ impl Gate {
     pub async fn replay(&self, recipe: &Recipe) -> Result<(), String> {
         let n = recipe.calls.len();
         for (at, call) in recipe.calls.iter().enumerate() {
+            self.course.set_back(call.time.as_deref());
             let answered = self.again(call).await;
             if let Err(error) = &answered
                 && error.is_fatal()
@@ -94,11 +108,18 @@ impl Gate {
                 ));
             }
         }
+        let course = self.course.bring_back(&recipe.course);
+        course.ok_or("its recording holds triggers or a clock that are none")?;
         Ok(())
     }
 
     async fn again(&self, call: &Recorded) -> Result<Value, EnvError> {
         let caller = Caller::new("replay", &call.role);
+        // What a trigger did by the env's own hand no rule allowed.
+        let caller = match call.role == TRIGGER_ROLE {
+            true => caller.caused("replay", 0, None),
+            false => caller,
+        };
         let unreadable = || EnvError::BadAnswer {
             env: self.settings.env_id.clone(),
             what: format!("a replay of `{}`", call.name),

@@ -2,24 +2,27 @@
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json_path::JsonPath;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
 use super::Caller;
-use super::access::{Access, is_hidden};
+use super::access::Access;
+use super::course::Course;
 use super::hook::{Hook, ToolCall};
 use super::line::in_a_line;
 use super::record::{Made, Recorder};
+use super::triggers::Effect;
 use crate::json::{Map, Value, json};
-use crate::step::env::{EnvError, EnvServer, ExtensionCall};
+use crate::step::env::{EnvError, EnvServer, ExtensionCall, VIRTUAL_TIME};
 use crate::step::sandbox::Put;
 use crate::system::{disk, locked};
-use crate::task::deploy::names_tool;
+use crate::task::deploy::{ClockMode, names_tool};
 
 /// How a gate behaves.
 #[derive(Clone, Debug)]
@@ -36,6 +39,8 @@ pub struct GateSettings {
     pub exports: bool,
     /// Whether the server offers the whole data plane.
     pub can_export: bool,
+    /// How its virtual clock goes on.
+    pub clock: ClockMode,
 }
 
 /// What stands before one env.
@@ -47,12 +52,15 @@ pub struct Gate {
     pub(super) access: Mutex<Access>,
     /// What no export holds, in order: calls of extensions, and files that were copied to the server.
     pub(super) configured: Mutex<Vec<Value>>,
-    tools: Mutex<Option<Arc<Vec<Value>>>>,
+    pub(super) tools: Mutex<Option<Arc<Vec<Value>>>>,
     broken: Mutex<Option<EnvError>>,
     /// Whether its state came from a snapshot, so that calls before that are not on record here.
     pub(super) is_restored: AtomicBool,
     in_flight: AtomicUsize,
     idle: Notify,
+    /// Its virtual clock and its triggers.
+    pub(super) course: Course,
+    me: Weak<Gate>,
 }
 
 /// What is asked, as the record says it.
@@ -64,7 +72,7 @@ struct What<'w> {
 }
 
 /// Counts a request while it is on its way.
-struct OnItsWay<'g>(&'g Gate);
+pub(super) struct OnItsWay<'g>(&'g Gate);
 
 impl Drop for OnItsWay<'_> {
     fn drop(&mut self) {
@@ -99,7 +107,9 @@ impl Gate {
         recorder: Recorder,
         hooks: Vec<Arc<dyn Hook>>,
     ) -> Arc<Self> {
-        Arc::new(Gate {
+        Arc::new_cyclic(|me| Gate {
+            course: Course::new(settings.clock),
+            me: me.clone(),
             settings,
             server,
             recorder,
@@ -169,9 +179,32 @@ impl Gate {
         self.server.stop().await;
     }
 
-    fn on_its_way(&self) -> OnItsWay<'_> {
+    pub(super) fn on_its_way(&self) -> OnItsWay<'_> {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         OnItsWay(self)
+    }
+
+    /// Returns the gate as it is shared; `None` while it is being dropped.
+    pub(super) fn myself(&self) -> Option<Arc<Gate>> {
+        self.me.upgrade()
+    }
+
+    /// Does what triggers ask for beside what is asked; it counts as a request that is on its way.
+    pub(super) fn beside(self: Arc<Self>, caller: Caller, effects: Vec<Effect>) -> JoinHandle<()> {
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        tokio::spawn(async move {
+            let _counted = OnItsWay(&self);
+            let _within = self.course.within(&caller);
+            self.perform(&caller, effects).await;
+        })
+    }
+
+    pub(super) fn forbidden(&self, caller: &Caller, tool: &str) -> EnvError {
+        EnvError::Forbidden {
+            env: self.settings.env_id.clone(),
+            tool: tool.to_owned(),
+            role: caller.role.clone(),
+        }
     }
 
     /// Waits for the env as long as it may take; one that takes longer is taken to hang, and so is one that the caller
@@ -231,12 +264,14 @@ impl Gate {
         answer
     }
 
-    fn record(&self, caller: &Caller, made: &Made<'_>) -> Result<(), EnvError> {
+    pub(super) fn record(&self, caller: &Caller, made: &Made<'_>) -> Result<(), EnvError> {
         // What is loaded is told by the step that loads it.
-        if !matches!(made.kind, "load" | "put") {
+        if !matches!(made.kind, "load" | "put" | "triggers" | "clock") || made.name == "wait_until"
+        {
             caller.tell(&in_a_line(&self.settings.env_id, made));
         }
-        self.recorder.write(caller, made).map_err(|error| {
+        let time = self.course.now();
+        self.recorder.write(caller, made, time).map_err(|error| {
             let gone = self.gone(format!("its calls cannot be recorded: {error}"));
             // A call that is not on record is a change that nobody knows of.
             locked(&self.broken).get_or_insert_with(|| gone.clone());
@@ -294,7 +329,9 @@ impl Gate {
     pub(super) async fn tools(&self, role: &str) -> Result<Vec<Value>, EnvError> {
         let tools = self.all_tools().await?;
         let access = locked(&self.access).clone();
-        let allowed = tools.iter().filter(|tool| access.allows(role, tool));
+        let clock_tools = self.clock_tools(&tools);
+        let all = tools.iter().chain(&clock_tools);
+        let allowed = all.filter(|tool| access.allows(role, tool));
         Ok(allowed.cloned().collect())
     }
 
@@ -316,6 +353,9 @@ impl Gate {
         arguments: Map<String, Value>,
     ) -> Result<Value, EnvError> {
         let tools = self.all_tools().await?;
+        if let Some(answer) = self.ask_clock(caller, &tools, tool, &arguments).await {
+            return answer;
+        }
         let mut call = ToolCall {
             caller: caller.clone(),
             tool: tool.to_owned(),
@@ -333,23 +373,22 @@ impl Gate {
         let declared = tools
             .iter()
             .find(|other| other["name"] == call.tool.as_str());
-        let is_allowed =
-            declared.is_none_or(|tool| locked(&self.access).allows(&caller.role, tool));
+        let is_allowed = caller.is_free()
+            || declared.is_none_or(|tool| locked(&self.access).allows(&caller.role, tool));
         let mutates = is_allowed && instead.is_none() && self.may_change(&call.tool, declared);
         let started_us = self.recorder.now_us();
         let mut answer = match instead {
             Some(answer) => Ok(answer),
-            None if !is_allowed => Err(EnvError::Forbidden {
-                env: self.settings.env_id.clone(),
-                tool: call.tool.clone(),
-                role: caller.role.clone(),
-            }),
+            None if !is_allowed => Err(self.forbidden(caller, &call.tool)),
             None => {
                 let mut params = json!({
                     "name": call.tool,
                     "_meta": {"agentenv.io/role": caller.role},
                 });
                 params["arguments"] = Value::Object(call.arguments.clone());
+                if let Some(now) = self.course.now() {
+                    params["_meta"][VIRTUAL_TIME] = json!(now.to_string());
+                }
                 let asked = self.server.request("tools/call", params);
                 let what = format!("`{}`", call.tool);
                 self.ask_for(Some(caller), &what, asked).await
@@ -360,15 +399,23 @@ impl Gate {
                 hook.after(&call, result);
             }
         }
+        let arguments = Value::Object(call.arguments);
         let made = Made {
             kind: "tool",
             name: &call.tool,
-            arguments: &Value::Object(call.arguments),
+            arguments: &arguments,
             answer: answer.as_ref().map_err(EnvError::to_string),
             mutates,
             started_us,
         };
         self.record(caller, &made)?;
+        if let Ok(result) = &answer
+            && caller.passes_time
+            && self.course.listens()
+        {
+            self.heard(caller, &call.tool, &arguments, result, mutates)
+                .await;
+        }
         answer
     }
 
@@ -479,51 +526,6 @@ impl Gate {
             .await?;
         locked(&self.configured).push(shown);
         Ok(answer)
-    }
-
-    /// Allows or forbids tools to a role.
-    pub(super) fn set_access(
-        &self,
-        caller: &Caller,
-        role: &str,
-        tools: &[String],
-        enabled: bool,
-    ) -> Result<Value, EnvError> {
-        let after = {
-            let mut access = locked(&self.access);
-            access.set(role, tools, enabled);
-            let mut after = access.of_role(role);
-            // A tool that nobody sees until a rule names it is forbidden without a rule.
-            let all = locked(&self.tools).clone().unwrap_or_default();
-            let hidden = all
-                .iter()
-                .filter(|tool| is_hidden(tool) && !access.allows(role, tool));
-            let names: Vec<Value> = hidden.map(|tool| tool["name"].clone()).collect();
-            if let Some(Value::Array(disabled)) = after.get_mut("disabled") {
-                let more = names.into_iter().filter(|name| !disabled.contains(name));
-                let more: Vec<Value> = more.collect();
-                disabled.extend(more);
-            }
-            after
-        };
-        if tools.is_empty() {
-            return Ok(after);
-        }
-        let made = Made {
-            kind: "access",
-            name: role,
-            arguments: &json!({"tools": tools, "enabled": enabled}),
-            answer: Ok(&after),
-            mutates: true,
-            started_us: self.recorder.now_us(),
-        };
-        self.record(caller, &made)?;
-        Ok(after)
-    }
-
-    /// Returns the rules of tool access.
-    pub(super) fn access(&self) -> Access {
-        locked(&self.access).clone()
     }
 
     /// Copies files to where the server runs.

@@ -151,6 +151,7 @@ mod tests {
             volatile: Vec::new(),
             exports: true,
             can_export: true,
+            clock: Default::default(),
         };
         let server = builtin::start("kv", "kv").unwrap();
         let recorder = Recorder::new(

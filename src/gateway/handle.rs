@@ -7,20 +7,24 @@ use super::Caller;
 use super::gate::Gate;
 use super::grant::Grant;
 use super::http::Gateway;
+use super::timed::Presence;
 use crate::json::{Map, Value};
 use crate::step::env::{EnvError, ExtensionCall, LiveEnv};
 use crate::step::sandbox::{BoxFuture, Put};
+use crate::step::trigger::Timed;
 use crate::system::locked;
 
 /// The env of a gate, for one caller.
 ///
 /// Addresses that it gave out stop working when the last handle of the step is dropped.
 pub struct EnvHandle {
-    gate: Arc<Gate>,
+    pub(super) gate: Arc<Gate>,
     gateway: Arc<Gateway>,
-    caller: Caller,
+    pub(super) caller: Caller,
     /// By role, and by holder where the address stays the same.
     grants: Arc<Mutex<Vec<Granted>>>,
+    /// Has time go on while it is there, for a step that works on the env.
+    presence: Option<Arc<Presence>>,
 }
 
 type Granted = ((String, Option<String>), Grant);
@@ -28,11 +32,15 @@ type Granted = ((String, Option<String>), Grant);
 impl EnvHandle {
     /// Returns a handle.
     pub fn new(gate: Arc<Gate>, gateway: Arc<Gateway>, caller: Caller) -> Self {
+        let presence = caller
+            .passes_time
+            .then(|| Arc::new(Presence::of(&gate, &caller.step)));
         EnvHandle {
             gate,
             gateway,
             caller,
             grants: Arc::default(),
+            presence,
         }
     }
 
@@ -77,6 +85,7 @@ impl LiveEnv for EnvHandle {
             gateway: self.gateway.clone(),
             caller: self.caller.in_role(role),
             grants: self.grants.clone(),
+            presence: self.presence.clone(),
         })
     }
 
@@ -146,6 +155,10 @@ impl LiveEnv for EnvHandle {
 
     fn put(&self, files: &[Put]) -> Result<(), EnvError> {
         self.gate.put(&self.caller, files)
+    }
+
+    fn timed(&self) -> Option<&dyn Timed> {
+        Some(self)
     }
 
     fn trajectory(&self) -> Result<Vec<u8>, EnvError> {

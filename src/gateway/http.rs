@@ -16,9 +16,11 @@ use tokio::task::JoinHandle;
 
 use super::Caller;
 use super::a2a::AgentService;
+use super::course_routes;
 use super::gate::Gate;
 use super::grant::{Routes, Served};
 use super::mcp::McpService;
+use super::timed::Presence;
 use crate::json::{Map, Value, json};
 use crate::step::agent::AgentDoor;
 use crate::step::env::EnvError;
@@ -62,6 +64,8 @@ struct Shared {
     port: u16,
     /// The one env or agent that is served, at the root.
     alone: Option<Served>,
+    /// Has time go on in it.
+    _presence: Option<Arc<Presence>>,
     routes: Routes,
 }
 
@@ -104,9 +108,16 @@ impl Gateway {
         let listen = || async {
             let listener = TcpListener::bind(("127.0.0.1", port)).await?;
             let port = listener.local_addr()?.port();
+            let presence = match &alone {
+                Some(Served::Env(route)) if route.caller.passes_time => {
+                    Some(Arc::new(Presence::of(&route.gate, &route.caller.step)))
+                }
+                _ => None,
+            };
             let shared = Shared {
                 port,
                 alone,
+                _presence: presence,
                 routes: self.routes.clone(),
             };
             let app = Router::new().fallback(answer).with_state(shared);
@@ -235,6 +246,10 @@ impl Route {
             ("POST", "step") => self.step(request).await,
             ("POST", "tools/enable") => self.access(request, true).await,
             ("POST", "tools/disable") => self.access(request, false).await,
+            (_, path) if path.starts_with("triggers/") || path.starts_with("clock/") => {
+                course_routes::answer(&self.gate, &self.caller, method.as_str(), path, request)
+                    .await
+            }
             (_, path) if path.starts_with(&server) => {
                 let below = path[server.len()..].to_owned();
                 self.server_route(method, &below, request).await
@@ -293,6 +308,8 @@ impl Route {
                             "disable": {"method": "POST", "endpoint": "/tools/disable", "request": {}},
                         })),
                     },
+                    course_routes::triggers_extension(),
+                    course_routes::clock_extension(),
                     {
                         "uri": "urn:agentenv:step/v1",
                         "description": "call tools without MCP",
@@ -393,7 +410,11 @@ impl Route {
             "call_tool" => {
                 let tool = text("tool_name");
                 let known = match self.gate.all_tools().await {
-                    Ok(tools) => tools.iter().any(|other| other["name"] == tool),
+                    Ok(tools) => {
+                        let clock_tools = self.gate.clock_tools(&tools);
+                        let mut all = tools.iter().chain(&clock_tools);
+                        all.any(|other| other["name"] == tool)
+                    }
                     Err(error) => return env_fault(&error),
                 };
                 if !known {
@@ -476,7 +497,7 @@ fn rewrite_paths(card: &mut Value, before: &str) {
     }
 }
 
-async fn read(request: Request) -> Result<Value, Response> {
+pub(super) async fn read(request: Request) -> Result<Value, Response> {
     let body: Body = request.into_body();
     let bytes = to_bytes(body, MAX_REQUEST)
         .await
@@ -489,7 +510,7 @@ async fn read(request: Request) -> Result<Value, Response> {
     })
 }
 
-fn env_fault(error: &EnvError) -> Response {
+pub(super) fn env_fault(error: &EnvError) -> Response {
     let status = match error {
         EnvError::Forbidden { .. } => StatusCode::FORBIDDEN,
         EnvError::TimedOut { .. } => StatusCode::GATEWAY_TIMEOUT,

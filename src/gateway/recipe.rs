@@ -11,6 +11,9 @@ use crate::json::{Value, json};
 /// The version of the form in which recipes are kept.
 const VERSION: u64 = 1;
 
+/// The kinds of calls that are made again.
+const KINDS: [&str; 6] = ["tool", "data", "load", "extension", "access", "put"];
+
 /// An answer longer than this is compared by its digest.
 const INLINE: usize = 4 << 10;
 
@@ -25,6 +28,8 @@ pub struct Recorded {
     pub role: String,
     /// The arguments.
     pub arguments: Value,
+    /// What the virtual clock showed, where there is one.
+    pub time: Option<String>,
     /// What it answered, volatile places left out; long answers as `{"digest": ..}`.
     pub answer: Value,
 }
@@ -34,6 +39,8 @@ pub struct Recorded {
 pub struct Recipe {
     /// The calls.
     pub calls: Vec<Recorded>,
+    /// The virtual clock and the triggers after them; null where there is neither.
+    pub course: Value,
 }
 
 impl Recipe {
@@ -48,6 +55,10 @@ impl Recipe {
                 return None;
             }
             let text = |key: &str| line.get(key).and_then(Value::as_str).unwrap_or_default();
+            // What triggers and clocks come to is kept as it is; the calls that triggers made are calls.
+            if !KINDS.contains(&text("kind")) {
+                return None;
+            }
             let answer = match (line.get("result"), line.get("result_file")) {
                 (Some(result), _) => answer(&Ok(result.clone()), volatile),
                 (None, Some(file)) => json!({"digest": file["digest"]}),
@@ -58,29 +69,40 @@ impl Recipe {
                 name: text("name").to_owned(),
                 role: text("role").to_owned(),
                 arguments: line.get("arguments").cloned().unwrap_or_default(),
+                time: line
+                    .get("virtual_time")
+                    .and_then(Value::as_str)
+                    .map(str::to_owned),
                 answer,
             })
         });
         Recipe {
             calls: calls.collect(),
+            course: Value::Null,
         }
     }
 
     /// Returns the bytes that the recipe is kept as: the same for the same calls and answers.
     pub fn to_bytes(&self) -> Vec<u8> {
         let calls = self.calls.iter().map(|call| {
-            json!({
+            let mut value = json!({
                 "kind": call.kind,
                 "name": call.name,
                 "role": call.role,
                 "arguments": call.arguments,
                 "answer": call.answer,
-            })
+            });
+            if let Some(time) = &call.time {
+                value["virtual_time"] = json!(time);
+            }
+            value
         });
         let calls: Vec<Value> = calls.collect();
-        json!({"version": VERSION, "calls": calls})
-            .to_string()
-            .into_bytes()
+        let mut all = json!({"version": VERSION, "calls": calls});
+        if !self.course.is_null() {
+            all["course"] = self.course.clone();
+        }
+        all.to_string().into_bytes()
     }
 
     /// Reads a recipe back; `None` where the bytes are none.
@@ -96,12 +118,14 @@ impl Recipe {
                 name: text("name")?,
                 role: text("role")?,
                 arguments: call.get("arguments")?.clone(),
+                time: text("virtual_time"),
                 answer: call.get("answer")?.clone(),
             })
         };
         let calls = value.get("calls")?.as_array()?.iter().map(read);
         Some(Recipe {
             calls: calls.collect::<Option<_>>()?,
+            course: value.get("course").cloned().unwrap_or_default(),
         })
     }
 }

@@ -11,6 +11,7 @@ use super::Caller;
 use crate::digest::Stream;
 use crate::json::{Value, json};
 use crate::system::{System, disk, locked};
+use crate::task::moment::Moment;
 
 /// An answer larger than this is kept in the store and named in the record, so that a record stays small.
 const INLINE: usize = 256 << 10;
@@ -73,11 +74,19 @@ impl Recorder {
         (written, self.mutating.load(Ordering::SeqCst))
     }
 
-    /// Writes a call.
-    pub(super) fn write(&self, caller: &Caller, made: &Made<'_>) -> io::Result<()> {
+    /// Writes a call, and what the virtual clock shows.
+    pub(super) fn write(
+        &self,
+        caller: &Caller,
+        made: &Made<'_>,
+        time: Option<Moment>,
+    ) -> io::Result<()> {
         let mut line = Line(Vec::with_capacity(512));
         line.member("arguments", made.arguments)?;
         line.member("at", &made.started_us)?;
+        if let Some(cause) = &caller.cause {
+            line.member("caused_by", &cause.trigger)?;
+        }
         if let Err(error) = &made.answer {
             line.member("error", error)?;
         }
@@ -96,6 +105,9 @@ impl Recorder {
         line.member("step", &caller.step)?;
         let took = self.now_us().saturating_sub(made.started_us).max(0);
         line.member("took_us", &took)?;
+        if let Some(time) = time {
+            line.member("virtual_time", &time.to_string())?;
+        }
         line.0.extend_from_slice(b"}\n");
         let mut file = locked(&self.file);
         if file.is_none() {
@@ -266,7 +278,7 @@ mod tests {
             mutates: true,
             started_us: recorder.now_us(),
         };
-        recorder.write(&caller, &made).unwrap();
+        recorder.write(&caller, &made, None).unwrap();
         let left = disk::read_dir(recorder.folder()).unwrap();
         assert_eq!(left, ["calls.jsonl"], "nothing is left beside the record");
         String::from_utf8(recorder.lines().unwrap()).unwrap()

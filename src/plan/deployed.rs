@@ -27,7 +27,9 @@ pub fn deployed(
             agent_name,
             agent_id,
             env_ids,
+            sandbox_name,
         } => AgentSpec::of(agent_id.as_deref(), agent_name, folder, &config.agents)
+            .and_then(|spec| spec.placed(sandbox_name.is_some()))
             .map(|spec| Deployed::Agent(spec, env_ids.clone())),
     }
 }
@@ -136,9 +138,14 @@ pub(super) fn made_of(
             for (name, value) in &passed {
                 parts.secret(format!("variable `{name}` of {noun}"), Some(value));
             }
+            let sandbox_name = match step.deploys() {
+                Some(Deploys::Agent { sandbox_name, .. }) => sandbox_name,
+                _ => None,
+            };
             let made_of = AgentParts {
                 spec,
                 env_ids,
+                sandbox_name,
                 content,
                 variables: env_vars(&step.fields()),
                 passed,

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use super::db::Db;
 use super::deployed::{Deployed, deployed, made_of, with_parts};
 use super::inputs::{SettingInput, TaskInput};
+use super::timed::is_timed;
+use super::touched::touches;
 use crate::check::{self, Checked};
 use crate::context::{Entry, Place};
 use crate::diagnostic::{Diagnostic, Source};
@@ -192,94 +194,6 @@ pub fn refused(
 ) -> Vec<Diagnostic> {
     let parsed = effective(db, input, setting);
     check::refusals(&parsed.places, StepIx(at), refusals)
-}
-
-/// Returns what each step touches: what it says, and the envs behind the agents that it prompts.
-#[salsa::tracked(returns(ref))]
-pub fn touches(
-    db: &dyn Db,
-    input: TaskInput,
-    setting: SettingInput,
-) -> Arc<Vec<Vec<(ResourceId, Touch)>>> {
-    let graph = graph(db, input, setting);
-    let mut all: Vec<Vec<(ResourceId, Touch)>> = Vec::new();
-    let mut agents: Vec<(StepIx, String, Vec<String>, bool)> = Vec::new();
-    let mut peerings: Vec<(StepIx, String, Vec<String>)> = Vec::new();
-    for at in graph.steps() {
-        let built = built(db, input, setting, at.0);
-        let Some(step) = &built.step else {
-            all.push(Vec::new());
-            continue;
-        };
-        if let Some(deploys @ Deploys::Agent { .. }) = step.deploys() {
-            let folder = input.folder(db).folder(db);
-            let run = setting.setting(db);
-            let made = deployed(&deploys, folder.as_ref(), &run.config);
-            let uses_sandbox = matches!(&made, Ok(Deployed::Agent(spec, _)) if spec.uses_sandbox());
-            if let Deploys::Agent {
-                agent_name,
-                env_ids,
-                ..
-            } = deploys
-            {
-                agents.push((at, agent_name, env_ids, uses_sandbox));
-            }
-        }
-        for (source, peers) in step.peerings() {
-            peerings.push((at, source, peers));
-        }
-        let mut touched = step.touches();
-        let mut prompted: Vec<String> = touched
-            .iter()
-            .filter(|(resource, touch)| {
-                resource.kind == ResourceKind::Agent
-                    && matches!(touch, Touch::Observes | Touch::MayMutate)
-            })
-            .map(|(resource, _)| resource.name.clone())
-            .collect();
-        let mut next = 0;
-        while let Some(name) = prompted.get(next).cloned() {
-            next += 1;
-            let before = |other: &StepIx| graph.is_ancestor(*other, at);
-            // Who may be asked by who is asked is asked too. The last list of an agent's peers counts.
-            let peers = peerings
-                .iter()
-                .rev()
-                .find(|(other, source, _)| *source == name && before(other));
-            let is_asked = peers.is_some_and(|_| step.prompts());
-            for peer in peers.iter().flat_map(|(_, _, peers)| peers) {
-                if is_asked && !prompted.contains(peer) {
-                    prompted.push(peer.clone());
-                    touched.push((ResourceId::agent(peer), Touch::MayMutate));
-                }
-            }
-            let maker = agents
-                .iter()
-                .rev()
-                .find(|(other, agent_name, ..)| *agent_name == name && before(other));
-            let Some((_, _, env_ids, uses_sandbox)) = maker else {
-                continue;
-            };
-            let agent = ResourceId::agent(&name);
-            if !uses_sandbox
-                && step.prompts()
-                && let Some((_, touch)) = touched.iter_mut().find(|(other, _)| *other == agent)
-            {
-                *touch = Touch::Observes;
-            }
-            if !step.prompts() {
-                continue;
-            }
-            for env_id in env_ids {
-                let env = ResourceId::env(env_id);
-                if !touched.iter().any(|(resource, _)| *resource == env) {
-                    touched.push((env, Touch::Mutates));
-                }
-            }
-        }
-        all.push(touched);
-    }
-    Arc::new(all)
 }
 
 /// Returns the key of a step.
@@ -516,6 +430,10 @@ fn determinism(
             spec.ok()?.determinism
         });
     let own = of_envs.fold(step.determinism(), Ord::max);
+    let own = match is_timed(db, input, setting, decl, touched) {
+        true => own.max(Determinism::Sampled),
+        false => own,
+    };
     if !step.prompts() {
         return own;
     }

@@ -122,3 +122,78 @@ fn an_edit_of_formatting_key_order_or_a_comment_changes_no_task() {
     );
     fixture.check(expect![["parsed effective task"]]);
 }
+
+#[test]
+fn time_that_goes_on_by_itself_makes_samples_of_what_changes_the_env() {
+    let text = r#"[
+        {"id": "mail", "type": "deploy_env", "env_id": "mail"},
+        {"id": "before", "type": "reset_env", "env_id": "mail"},
+        {"id": "clock", "type": "sync_env_clock", "env_id": "mail", "virtual_time": "2026-03-02T09:00:00Z",
+         "virtual_seconds_per_real_second": RATE},
+        {"id": "beside", "type": "reset_env", "env_id": "mail", "depends_on": ["mail"]},
+        {"id": "look", "type": "verify_env_card", "env_id": "mail", "depends_on": ["clock"]},
+        {"id": "rules", "type": "register_env_triggers", "env_id": "mail", "triggers": [], "depends_on": ["clock"]}
+    ]"#;
+    let planned = |rate: &str, envs: Value| {
+        let db = Database::new(crate::steps::REGISTRY);
+        let folder = FolderInput::new(&db, Arc::new(TaskFolder::default()), BTreeMap::new());
+        let mut setting = Setting::default();
+        let tables = envs.as_object().unwrap().clone();
+        setting.config.envs = tables.into_iter().collect();
+        let setting = SettingInput::new(&db, Arc::new(setting));
+        let source = Source::new("t.json", text.replace("RATE", rate));
+        let input = TaskInput::new(&db, "t".to_owned(), source, folder);
+        let plan = plan(&db, input, setting);
+        let shown =
+            |step: &crate::schedule::PlannedStep| format!("{} {:?}\n", step.id, step.determinism);
+        plan.steps.iter().map(shown).collect::<String>()
+    };
+    let real = planned("3600", json!({}));
+    expect![[r#"
+        mail Pure
+        before Pure
+        clock Pure
+        beside Pure
+        look Pure
+        rules Sampled
+    "#]]
+    .assert_eq(&real);
+    let event = planned("3600", json!({"mail": {"clock": "event"}}));
+    assert_eq!(event, real.replace("Sampled", "Pure"));
+    assert_eq!(planned("0", json!({})), event, "a frozen clock is no time");
+}
+
+#[test]
+fn a_prompt_touches_the_agents_that_triggers_instruct() {
+    let text = r#"[
+        {"id": "mail", "type": "deploy_env", "env_id": "mail"},
+        {"id": "files", "type": "deploy_env", "env_id": "files"},
+        {"id": "assistant", "type": "deploy_agent", "agent_name": "assistant", "env_ids": ["mail"]},
+        {"id": "dana", "type": "deploy_agent", "agent_name": "dana", "env_ids": ["files"], "role": "dana"},
+        {"id": "early", "type": "prompt_agent", "agent_name": "assistant", "prompt": "x"},
+        {"id": "rules", "type": "register_env_triggers", "env_id": "mail", "executor_agent_name": "dana", "triggers": []},
+        {"id": "late", "type": "prompt_agent", "agent_name": "assistant", "prompt": "x"}
+    ]"#;
+    let db = Database::new(crate::steps::REGISTRY);
+    let folder = FolderInput::new(&db, Arc::new(TaskFolder::default()), BTreeMap::new());
+    let setting = SettingInput::new(&db, Arc::new(Setting::default()));
+    let input = TaskInput::new(&db, "t".to_owned(), Source::new("t.json", text), folder);
+    let plan = plan(&db, input, setting);
+    let shown = |step: &crate::schedule::PlannedStep| {
+        let touches = step
+            .touches
+            .iter()
+            .map(|(resource, touch)| format!("{resource} {touch:?}"));
+        format!("{}: {}\n", step.id, touches.collect::<Vec<_>>().join(", "))
+    };
+    let all: String = plan.steps.iter().map(shown).collect();
+    expect![[r#"
+        mail: env `mail` Creates
+        files: env `files` Creates
+        assistant: agent `assistant` Creates
+        dana: agent `dana` Creates
+        early: agent `assistant` Observes, env `mail` Mutates
+        rules: env `mail` Mutates, agent `dana` Observes, env `files` Mutates
+        late: agent `assistant` Observes, env `mail` Mutates, agent `dana` Observes, env `files` Mutates
+    "#]].assert_eq(&all);
+}

@@ -10,6 +10,7 @@ use crate::gateway::{Caller, Gate, GateSettings, Gateway, Keeper, Recorder};
 use crate::provider::builtin;
 use crate::step::env::DEFAULT_ROLE;
 use crate::system::{System, disk};
+use crate::task::deploy::ClockMode;
 
 /// Returns the names of the envs that are compiled in.
 pub fn builtin_envs() -> [&'static str; 4] {
@@ -54,10 +55,11 @@ impl Served {
             volatile: Vec::new(),
             exports: true,
             can_export: true,
+            clock: ClockMode::Real,
         };
         let recorder = Recorder::new(folder.join("calls.jsonl"), Arc::new(Nowhere), system);
         let gate = Gate::new(settings, server, recorder, Vec::new());
-        let caller = Caller::new("env", DEFAULT_ROLE);
+        let caller = Caller::new("env", DEFAULT_ROLE).passing_time(true);
         Served::by(folder, port, async |gateway| {
             gateway.serve_alone(gate, caller, port).await
         })

@@ -17,7 +17,7 @@ use crate::step::agent::{Agent as _, AgentDoor, AgentError, Prompt, Reply};
 use crate::step::env::{DEFAULT_ROLE, EnvServer as _, LiveEnv};
 use crate::step::sandbox::BoxFuture;
 use crate::system::{System, locked};
-use crate::task::deploy::{AgentSpec, EnvRun, EnvSpec};
+use crate::task::deploy::{AgentSpec, ClockMode, EnvRun, EnvSpec};
 use crate::task::folder::{TaskFolder, read_agent};
 use crate::task::script::Script;
 
@@ -238,6 +238,7 @@ impl LoneDoor {
             volatile: Vec::new(),
             exports: false,
             can_export: false,
+            clock: ClockMode::Real,
         };
         let calls = self.folder.join(format!("{n_asked}-{env_id}.jsonl"));
         let recorder = Recorder::new(calls, Arc::new(Nowhere), self.system.clone());
@@ -262,5 +263,6 @@ fn spec(env_id: &str, url: &str) -> EnvSpec {
         call_timeout_seconds: LIMIT.as_secs(),
         max_answer_mb: 100,
         determinism: None,
+        clock: ClockMode::Real,
     }
 }

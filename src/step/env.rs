@@ -11,10 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::sandbox::{BoxFuture, Put};
+use super::trigger::Timed;
 use crate::json::{Map, Value, json};
 
 /// The role of who names none.
 pub const DEFAULT_ROLE: &str = "default";
+
+/// The key in the `_meta` of a tool call that says what the virtual clock shows, where the env has one.
+pub const VIRTUAL_TIME: &str = "aebuild/virtual_time";
 
 /// The number of lines that an error shows of what an env wrote before it ended.
 pub const TAIL_LINES: usize = 40;
@@ -310,6 +314,11 @@ pub trait LiveEnv: Send + Sync {
 
     /// Copies files to where the server runs.
     fn put(&self, files: &[Put]) -> Result<(), EnvError>;
+
+    /// Returns its triggers and its virtual clock; `None` where it can have none.
+    fn timed(&self) -> Option<&dyn Timed> {
+        None
+    }
 
     /// Returns the calls that were recorded since the env was made, oldest first, as JSON lines.
     fn trajectory(&self) -> Result<Vec<u8>, EnvError>;

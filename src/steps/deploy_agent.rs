@@ -22,7 +22,9 @@
 //! # Differences to agent-env
 //!
 //! - A skill is a text in the step, in `skill_md` or `content`; an address of one is refused, as are
-//!   `enable_agent_changelog`, agent snapshots, `sandbox_name` and `network_policy`: not there yet.
+//!   `enable_agent_changelog`, agent snapshots and `network_policy`: not there yet.
+//! - `sandbox_name` has the agent work in that sandbox, where its own files and commands would be; one that serves A2A
+//!   cannot.
 //! - `env_vars`, `litellm_base_url`, `disk_size_gb`, `cpu`, `memory_mb` and `sandbox_type` are accepted and change nothing
 //!   of a scripted agent.
 
@@ -108,7 +110,7 @@ struct Fields {
     enable_agent_changelog: bool,
     /// How far such changes are applied.
     agent_changelog_toolcall_position_exclusive: Option<u64>,
-    /// The sandbox in which the agent runs.
+    /// The sandbox in which the agent works, in the place of one of its own.
     sandbox_name: Option<String>,
     /// Whether the agent can use Docker.
     #[serde(default)]
@@ -178,7 +180,7 @@ impl SkillText {
     }
 }
 
-fn default_name() -> String {
+pub(super) fn default_name() -> String {
     DEFAULT_AGENT.to_owned()
 }
 
@@ -201,7 +203,6 @@ fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<R
             "agent_changelog_object_url",
             fields.agent_changelog_object_url.is_some(),
         ),
-        ("sandbox_name", given(&fields.sandbox_name).is_some()),
         ("enable_docker", fields.enable_docker),
     ];
     for (name, _) in not_yet.into_iter().filter(|(_, is_set)| *is_set) {
@@ -217,16 +218,7 @@ fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<R
     for (at, skill) in fields.skills.iter().enumerate() {
         skill.check(&format!("/skills/{at}"), &mut refusals);
     }
-    if fields.a2a_agent_version.is_some() {
-        refusals.push(
-            Refusal::new(
-                "pinned-artifact",
-                "/a2a_agent_version",
-                "an agent of the task folder has no versions",
-            )
-            .help("delete `a2a_agent_version`"),
-        );
-    }
+    refusals.extend(fields.a2a_agent_version.map(|_| pinned()));
     let mut seen = Vec::new();
     for env_id in std::mem::take(&mut fields.env_ids) {
         if !seen.contains(&env_id) {
@@ -239,6 +231,16 @@ fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<R
     } else {
         Err(refusals)
     }
+}
+
+/// Returns the refusal of a version.
+pub(super) fn pinned() -> Refusal {
+    Refusal::new(
+        "pinned-artifact",
+        "/a2a_agent_version",
+        "an agent of the task folder has no versions",
+    )
+    .help("delete `a2a_agent_version`")
 }
 
 impl Step for DeployAgent {
@@ -255,6 +257,7 @@ impl Step for DeployAgent {
             agent_name: self.fields.agent_name.clone(),
             agent_id: given(&self.fields.a2a_agent_id).map(str::to_owned),
             env_ids: self.fields.env_ids.clone(),
+            sandbox_name: given(&self.fields.sandbox_name).map(str::to_owned),
         })
     }
 
@@ -280,7 +283,7 @@ impl Step for DeployAgent {
             "instance_id": handle,
             "role": fields.role,
             "network_policy": null,
-            "on_host": false,
+            "on_host": given(&fields.sandbox_name).is_some(),
             "installed_container": null,
             "env_ids": fields.env_ids,
             "agent_description": fields.agent_description,
@@ -301,11 +304,15 @@ impl Step for DeployAgent {
 
     fn reads(&self) -> Vec<NameRef> {
         let envs = self.fields.env_ids.iter().enumerate();
-        envs.map(|(at, env_id)| NameRef {
+        let envs = envs.map(|(at, env_id)| NameRef {
             field: format!("/env_ids/{at}"),
             lookup: Lookup::Env(env_id.clone()),
-        })
-        .collect()
+        });
+        let sandbox = given(&self.fields.sandbox_name).map(|name| NameRef {
+            field: "/sandbox_name".to_owned(),
+            lookup: Lookup::Sandbox(name.to_owned()),
+        });
+        envs.chain(sandbox).collect()
     }
 
     fn provides(&self) -> Vec<NameRef> {

@@ -91,7 +91,8 @@
 //!
 //! Asking for what nobody recorded raises `RunRecordUnavailable`, which `from aebuild import RunRecordUnavailable` gives:
 //! the replies before the last, the firings where no step recorded them, and all of it without `prompt_id`. The times
-//! `sent_at` and `env_clock` are `None`.
+//! `sent_at`, `env_clock` and `at` are `None`. A firing of an env says by which step it was `provoked_by`; its `turn` is `None`
+//! where there is more than one, or where time set it off.
 //!
 //! # Programs
 //!

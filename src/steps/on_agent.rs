@@ -14,7 +14,7 @@ use crate::step::agent::{
 };
 use crate::step::env::LiveEnv;
 use crate::step::sandbox::{BoxFuture, Sandbox};
-use crate::step::{StepCx, StepError, Stream};
+use crate::step::{StepCx, StepError, StoredFile, Stream};
 use crate::system::locked;
 
 /// The longest chain of agents that ask each other.
@@ -25,6 +25,8 @@ const MAX_DEPTH: usize = 4;
 pub(super) struct Party {
     agent: Arc<dyn Agent>,
     envs: Vec<Arc<dyn LiveEnv>>,
+    /// The envs of the agent and of the peers that it may ask, each once.
+    reach: Vec<Arc<dyn LiveEnv>>,
     pub(super) sandbox: Option<Arc<dyn Sandbox>>,
     peers: Vec<Peer>,
     settings: PromptSettings,
@@ -83,14 +85,21 @@ fn party_at(cx: StepCx<'_>, name: &str, depth: usize) -> Result<Party, StepError
         ..PromptSettings::default()
     };
     let mut peers = Vec::new();
+    let mut reach = envs.clone();
     for peer in peers_of(cx, name) {
         if depth == 0 {
             break;
         }
         let deployed = cx.find(&Lookup::Agent(peer.clone())).unwrap_or_default();
         let description = deployed.get("agent_description").and_then(Value::as_str);
+        let party = party_at(cx, &peer, depth - 1)?;
+        for env in &party.reach {
+            if !reach.iter().any(|other| other.env_id() == env.env_id()) {
+                reach.push(env.clone());
+            }
+        }
         let line = Line {
-            party: party_at(cx, &peer, depth - 1)?,
+            party,
             talk: Mutex::new(Talk::new(&format!("{}/{name}/{peer}", cx.step))),
             description: description.unwrap_or_default().to_owned(),
             doors: cx.services.doors(),
@@ -105,6 +114,7 @@ fn party_at(cx: StepCx<'_>, name: &str, depth: usize) -> Result<Party, StepError
     Ok(Party {
         agent,
         envs,
+        reach,
         sandbox: cx.services.agent_sandbox(name),
         peers,
         settings,
@@ -143,6 +153,11 @@ fn skills(cx: StepCx<'_>, name: &str, deployed: &Value) -> Vec<Skill> {
 }
 
 impl Party {
+    /// Returns the envs of the agent and of the peers that it may ask, each once.
+    pub(super) fn reach(&self) -> &[Arc<dyn LiveEnv>] {
+        &self.reach
+    }
+
     /// Sends the next message of a conversation and waits for the reply.
     pub(super) async fn ask(
         &self,
@@ -302,6 +317,31 @@ pub(super) fn lines(trajectory: &[Value]) -> Vec<u8> {
         bytes.push(b'\n');
     }
     bytes
+}
+
+/// Returns the bytes that a URL refers to.
+pub(super) fn stored(cx: StepCx<'_>, url: &str) -> Result<Vec<u8>, String> {
+    let file = StoredFile::from_url(url).ok_or_else(|| format!("`{url}` is not in the store"))?;
+    let scratch = cx.services.scratch().map_err(|error| error.message)?;
+    let to = scratch.join("stored");
+    let found = cx.services.fetch(&file, &to);
+    if !found.map_err(|error| error.message)? {
+        return Err(format!("the store has lost `{url}`"));
+    }
+    crate::system::disk::read(&to).map_err(|error| error.to_string())
+}
+
+/// Returns the JSON values of a file: the items of a list, else one a line. A line that is no JSON is a text.
+pub(super) fn moments(bytes: &[u8]) -> Vec<Value> {
+    if let Ok(Value::Array(moments)) = from_slice::<Value>(bytes) {
+        return moments;
+    }
+    let text = String::from_utf8_lossy(bytes);
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let moment = |line: &str| {
+        from_slice::<Value>(line.as_bytes()).unwrap_or_else(|_| Value::String(line.to_owned()))
+    };
+    lines.map(moment).collect()
 }
 
 /// Returns the typed value in a text: the whole of it, else the last JSON object that stands in it, code fences or not.

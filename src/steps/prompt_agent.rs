@@ -29,6 +29,10 @@
 //! `metadata.models.solver` get one entry each under the step's id, `metadata.usersim_turn_outputs` what the user gave
 //! besides its messages, and `metadata.agent_contexts` what the agent remembers of a named context.
 //!
+//! After the last turn `metadata.env_trigger_state.<env_id>` says of each env with triggers where they stand: `statuses`,
+//! more of each in `triggers`, how many things happened, and in a file at `object_url` what. It is waited until what triggers
+//! began is done, for at most a minute of real time; `capture_is_final` says whether it is. Envs of peers count too.
+//!
 //! # What is in its key
 //!
 //! The prompt and the other fields, what the agent and the user are, their peers and skills, the state of their sandboxes
@@ -58,6 +62,7 @@ use serde::{Deserialize, Serialize};
 use self::conversation::{Conversation, Talked, User};
 use super::on_agent::{self, Talk};
 use super::target::{CONFLICT, DEFAULT_AGENT, MISSING, NOT_YET, given};
+use super::{on_env, on_triggers};
 use crate::context::{Entry, Lookup, Output, Place};
 use crate::digest::Digester;
 use crate::json::{Map, Value, json};
@@ -313,8 +318,13 @@ impl PromptAgent {
             }
             None => Talk::new(&self.conversation_id(cx)),
         };
+        let envs = conversation.envs();
+        let _attending = on_triggers::attend_all(cx, &envs)?;
         let talked = conversation.go(&mut talk, self.parts.clone()).await?;
-        self.output(cx, &talk, talked)
+        let states = on_triggers::settle_all(cx, &envs).await;
+        let mut output = self.output(cx, &talk, talked)?;
+        output.entries.extend(states);
+        Ok(output)
     }
 
     fn user(&self, cx: StepCx<'_>) -> Result<User, StepError> {
@@ -469,10 +479,11 @@ impl Step for PromptAgent {
         } else {
             ""
         };
-        vec![NameRef {
+        let reply = NameRef {
             field: field.to_owned(),
             lookup: Lookup::Prompt(self.prompt_id.clone()),
-        }]
+        };
+        vec![reply, on_env::provides(&["env_trigger_state"])]
     }
 
     fn run<'a>(&'a self, cx: StepCx<'a>) -> BoxFuture<'a, Result<Output, StepError>> {

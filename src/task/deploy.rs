@@ -52,6 +52,18 @@ pub struct EnvSpec {
     pub max_answer_mb: u64,
     /// What is taken of the steps that use it, where it is more than their own.
     pub determinism: Option<Determinism>,
+    /// How its virtual clock goes on.
+    pub clock: ClockMode,
+}
+
+/// How the virtual clock of an env goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClockMode {
+    /// At its rate, while a step works on the env.
+    #[default]
+    Real,
+    /// By leaps to what is due next, when all who work on the env wait.
+    Event,
 }
 
 /// How an env is run.
@@ -255,6 +267,10 @@ impl EnvSpec {
                 // Nobody here knows what runs at an address, or whether it is the same as yesterday.
                 _ => is_url.then_some(Determinism::Volatile),
             },
+            clock: match text(&settings, "clock") {
+                Some("event") => ClockMode::Event,
+                _ => ClockMode::Real,
+            },
         })
     }
 
@@ -276,6 +292,9 @@ impl EnvSpec {
                 StateMode::None => "none",
             };
             all.push(("state", json!(state)));
+        }
+        if self.clock == ClockMode::Event {
+            all.push(("clock", json!("event")));
         }
         match &self.run {
             EnvRun::Builtin { name } => {

@@ -8,8 +8,8 @@ use crate::json::{Map, Value};
 /// The type of steps that prompt an agent, and the agent that they prompt where they name none.
 const PROMPT: &str = "prompt_agent";
 const DEFAULT_AGENT: &str = "default-agent";
-/// The type of steps that deploy an agent, and the field that says which.
-const DEPLOY: &str = "deploy_agent";
+/// The types of steps that deploy an agent, and the field that says which.
+const DEPLOY: [&str; 2] = ["deploy_agent", "install_agent"];
 const AGENT_ID: &str = "a2a_agent_id";
 /// What a run says of the agents that are prompted and play no user.
 const SOLVER: &str = "solver_agent";
@@ -132,7 +132,11 @@ impl Overrides {
             return;
         }
         let solvers = task.solvers();
-        for step in task.steps.iter_mut().filter(|step| step.kind == DEPLOY) {
+        for step in task
+            .steps
+            .iter_mut()
+            .filter(|step| DEPLOY.contains(&step.kind.as_str()))
+        {
             let name = text(&step.fields, "agent_name").unwrap_or(DEFAULT_AGENT);
             let of_solver = solver.filter(|_| solvers.iter().any(|solver| solver == name));
             if let Some(id) = of_solver.or(all) {
@@ -277,7 +281,7 @@ mod tests {
                 "deploy_agent",
                 json!({"a2a_agent_id": "judge", "agent_name": "judge"}),
             ),
-            step("d", "deploy_agent", json!({})),
+            step("d", "install_agent", json!({})),
             step(
                 "e",
                 "prompt_agent",

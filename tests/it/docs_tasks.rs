@@ -3,6 +3,7 @@
 use std::fs;
 
 use aebuild::event::Outcome;
+use aebuild::session::SessionError;
 
 use crate::story::{Seen, Story};
 
@@ -39,9 +40,14 @@ impl Task {
     #[track_caller]
     fn edit(&self, file: &str, old: &str, new: &str, ran: &str, provisioned: &str) {
         let seen = self.edited(file, old, new);
+        let mut got: Vec<String> = seen.provisioned().split(' ').map(str::to_owned).collect();
+        let mut wanted: Vec<&str> = provisioned.split(' ').collect();
+        // Steps that run side by side get things in any order.
+        got.sort();
+        wanted.sort_unstable();
         assert_eq!(
-            (seen.ran().as_str(), seen.provisioned().as_str()),
-            (ran, provisioned),
+            (seen.ran().as_str(), got.join(" ")),
+            (ran, wanted.join(" ")),
             "{file}: {old} -> {new}"
         );
         let back = self.edited(file, new, old);
@@ -177,6 +183,49 @@ fn talk_to_dana() {
 }
 
 #[test]
+fn inbox_week() {
+    let task = Task::of("inbox-week", "check clock deadline snapshot week");
+    task.edit(
+        "artifacts/on-time/verify.toml",
+        "had no need to ask",
+        "did not ask",
+        "check",
+        "check:restore",
+    );
+    task.edit(
+        "tasks/inbox-week.json",
+        "Look after my mail",
+        "Please look after my mail",
+        "week",
+        "week:restore",
+    );
+    // Dana asks in between.
+    task.edit(
+        "agents/assistant/agent.toml",
+        "2026-03-03T10:00:00Z",
+        "2026-03-05T10:00:00Z",
+        "check snapshot week",
+        "week:restore check:reuse snapshot:reuse",
+    );
+    // A trigger is a part of the env, and so is the time.
+    task.edit(
+        "tasks/inbox-week.json",
+        "2026-03-04T12:00:00Z",
+        "2026-03-04T13:00:00Z",
+        "check clock deadline snapshot week",
+        "deadline:create clock:reuse week:reuse check:reuse snapshot:reuse",
+    );
+    // By leaps a rate is nothing, and yet a part of the step's result.
+    task.edit(
+        "tasks/inbox-week.json",
+        "3600",
+        "60",
+        "check clock snapshot week",
+        "clock:restore week:reuse check:reuse snapshot:reuse",
+    );
+}
+
+#[test]
 fn support_world() {
     let names =
         "ada ben cleo dana eli fay gus hal ida jon kim leo mia ned ora pia quinn rex sue tom";
@@ -185,7 +234,7 @@ fn support_world() {
         .map(|name| format!(" talk-{name}"))
         .collect();
     let grades = talks.replace("talk-", "grade-");
-    let ran = format!("company end-state{grades} peer{talks}");
+    let ran = format!("clock company end-state{grades} peer rules{talks}");
     let task = Task::of("support-world", &ran);
     task.edit(
         "artifacts/end-state/verify.toml",
@@ -194,6 +243,12 @@ fn support_world() {
         "end-state",
         "end-state:restore",
     );
+    // Nobody who answers customers asks the one who keeps the books, but what they do may have a trigger ask it. It does the
+    // same, and so everybody is told the same.
+    let seen = task.edited("agents/bookkeeper/agent.toml", "and counts", "and adds one");
+    assert_eq!(seen.ran(), "");
+    let seen = task.edited("agents/bookkeeper/agent.toml", "Booked.", "It is booked.");
+    assert_eq!(seen.ran(), format!("rules{talks}"));
     // Twenty conversations with one env are one group: who edits one of them has them all again.
     let seen = task.edited(
         "tasks/support-world.json",
@@ -206,5 +261,37 @@ fn support_world() {
             .filter(|step| step.starts_with("talk-"))
             .count(),
         20
+    );
+}
+
+#[test]
+fn an_agent_works_in_a_sandbox_of_the_task() {
+    let ran = "first keep note noted peer said second skills there";
+    let task = Task::of("agent-steps", ran);
+    let json = "tasks/agent-steps.json";
+    task.edit(
+        json,
+        "\"paths\": [\"note.txt\"]",
+        "\"paths\": [\"./note.txt\"]",
+        "noted",
+        "noted:restore",
+    );
+    task.edit(
+        "agents/clerk/agent.toml",
+        "The clerk was here.",
+        "The clerk is gone.",
+        "note noted",
+        "note:create noted:reuse",
+    );
+    let config = "[agents.clerk]\ntype = \"a2a\"\nurl = \"http://127.0.0.1:9\"\n";
+    let own = fs::read_to_string(task.story.path("aebuild.toml")).unwrap();
+    task.story.write("aebuild.toml", own + config);
+    let Err(SessionError::Faults(faults)) = task.story.run().result else {
+        panic!("an agent that serves A2A cannot work there");
+    };
+    let faults: Vec<String> = faults.iter().map(|fault| fault.headline.clone()).collect();
+    assert_eq!(
+        faults,
+        ["agent `clerk` serves A2A, so it needs a sandbox of its own"]
     );
 }

@@ -31,3 +31,4 @@ mod story;
 mod support;
 mod tasks;
 mod tidy;
+mod weeks;

@@ -155,7 +155,8 @@ static UNSTABLE: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         ),
         (r"\b\d{8}-\d{6}-[0-9a-f]{6}\b", "20260131-235959-0af3c9"),
         (
-            r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)?",
+            // Virtual weeks are in March 2026, which was over before there was a run.
+            r"\b(?!2026-03-)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)?",
             "2026-01-31T23:59:59",
         ),
         (r#""(\w*_us)":\s*-?\d+"#, r#""$1":0"#),

@@ -44,7 +44,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("indicatif", &["report"]),
     ("csv", &["cli/seeds"]),
     ("toml", &["task"]),
-    ("jiff", &["system", "provider/builtin/clock"]),
+    ("jiff", &["system", "provider/builtin/clock", "task/moment"]),
     (
         "getrandom",
         &["session", "gateway", "provider/a2a", "model"],
@@ -68,7 +68,10 @@ const HOMES: &[(&str, &[&str])] = &[
     ),
     ("rustix", &["system", "provider"]),
     ("schemars", &["step", "steps"]),
-    ("fancy_regex", &["json", "task/script", "steps"]),
+    (
+        "fancy_regex",
+        &["json", "task/script", "task/triggers", "steps"],
+    ),
     ("unicode_normalization", &["task"]),
     ("serde_saphyr", &["steps"]),
 ];

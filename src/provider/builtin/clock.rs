@@ -31,6 +31,15 @@ pub(super) fn advance(now: &mut String) {
     }
 }
 
+/// Moves a time on to another one, where that is later.
+pub(super) fn follow(now: &mut String, to: &str) {
+    if let (Ok(from), Ok(to)) = (parse(now), parse(to))
+        && to > from
+    {
+        *now = to.to_string();
+    }
+}
+
 fn parse(text: &str) -> Result<Timestamp, String> {
     let with_offset = text.parse::<Timestamp>().ok();
     let time = with_offset.or_else(|| {
@@ -52,6 +61,15 @@ mod tests {
         let mut last = Timestamp::MAX.to_string();
         advance(&mut last);
         assert_eq!(last, Timestamp::MAX.to_string());
+    }
+
+    #[test]
+    fn a_time_follows_a_clock_but_never_back() {
+        let mut now = START.to_owned();
+        follow(&mut now, "2026-03-02T09:00:00Z");
+        follow(&mut now, "2026-02-01T09:00:00Z");
+        follow(&mut now, "soon");
+        assert_eq!(now, "2026-03-02T09:00:00Z");
     }
 
     #[test]

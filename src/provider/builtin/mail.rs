@@ -26,7 +26,7 @@
 //! | Key | Where it is left out |
 //! |---|---|
 //! | `user_email` | `user@example.com` |
-//! | `now` | `2026-01-01T09:00:00Z`; each call that may change something moves it on by a minute |
+//! | `now` | `2026-01-01T09:00:00Z`; each call that may change something moves it on by a minute, or to what a virtual clock shows |
 //! | `next_id` | 1; the next email that is made is `email-1`, and ids that are taken are passed over |
 //! | `email_id` | the next id |
 //! | `folder` | `inbox` |
@@ -41,6 +41,8 @@
 //! - Emails are listed newest first, by `timestamp`; of equal ones the later in the state comes first.
 //! - `search_emails` looks for every word of its query, in any case, in sender, recipients, subject and content. `from:`,
 //!   `to:` and `subject:` before a word look there alone; quotes hold words together.
+//! - `receive_email` puts an email from somebody else into the inbox. Nobody sees it until `modify_env_tool_access` names it;
+//!   triggers of `register_env_triggers` may call it all the same, which is how mail comes in while an agent works.
 //! - `delete_email` moves to the folder `trash`, and deletes what is there for good.
 //!
 //! # Example
@@ -56,7 +58,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::clock;
 use super::format::{Attachment, Email, Mail, to_value};
 use super::store::Store;
-use super::tool::{Arguments, Effect, count, flag, text, texts, tool};
+use super::tool::{Arguments, Effect, count, flag, hidden, text, texts, tool};
 use crate::json::{Value, json};
 use search::Query;
 
@@ -188,7 +190,7 @@ impl Store for Mailbox {
                 ],
                 &[
                     ("cc", texts("The addresses that get a copy.")),
-                    ("attachments", attachments),
+                    ("attachments", attachments.clone()),
                 ],
             ),
             tool(
@@ -232,6 +234,28 @@ impl Store for Mailbox {
                 &[email_id()],
                 &[],
             ),
+            hidden(tool(
+                "receive_email",
+                "Put an email from somebody else into the inbox of the user.",
+                Effect::Adds,
+                &[
+                    ("sender", text("The address of the sender.")),
+                    ("subject", text("The subject.")),
+                    ("content", text("The text.")),
+                ],
+                &[
+                    (
+                        "recipients",
+                        texts("The addresses that it was sent to; that of the user by default."),
+                    ),
+                    ("cc", texts("The addresses that get a copy.")),
+                    (
+                        "parent_id",
+                        text("The id of the email to which it is a reply."),
+                    ),
+                    ("attachments", attachments),
+                ],
+            )),
         ]
     }
 
@@ -280,6 +304,7 @@ impl Store for Mailbox {
                 Ok(summary(email))
             }
             "delete_email" => self.delete(arguments),
+            "receive_email" => self.receive(arguments),
             _ => Err(format!("there is no tool `{tool}`")),
         }
     }

@@ -7,7 +7,7 @@ use super::tool::{Arguments, only_reads};
 use super::{clock, format};
 use crate::diagnostic::nearest;
 use crate::json::{Map, Value, json};
-use crate::step::env::{EnvError, EnvServer, ExtensionCall, tool_error, tool_result};
+use crate::step::env::{EnvError, EnvServer, ExtensionCall, VIRTUAL_TIME, tool_error, tool_result};
 use crate::step::sandbox::{BoxFuture, Put};
 use crate::system::disk;
 
@@ -96,7 +96,14 @@ impl<S: Store> Server<S> {
                     {"uri": uri, "mimeType": "application/json", "text": text},
                 ]}))
             }
-            "tools/call" => self.call(params["name"].take(), params["arguments"].take()),
+            "tools/call" => {
+                let time = params["_meta"][VIRTUAL_TIME].take();
+                self.call(
+                    params["name"].take(),
+                    params["arguments"].take(),
+                    time.as_str(),
+                )
+            }
             _ => {
                 let message = format!("there is no method `{method}`");
                 Err(self.refused(method, NO_SUCH_METHOD, message))
@@ -104,7 +111,8 @@ impl<S: Store> Server<S> {
         }
     }
 
-    fn call(&self, name: Value, arguments: Value) -> Result<Value, EnvError> {
+    /// Calls a tool; where a virtual clock shows a time, the env's own follows it, but never back.
+    fn call(&self, name: Value, arguments: Value, time: Option<&str>) -> Result<Value, EnvError> {
         let what = "tools/call";
         let name = name.as_str().unwrap_or_default();
         let Some(tool) = self.tools.iter().find(|tool| tool["name"] == name) else {
@@ -127,14 +135,27 @@ impl<S: Store> Server<S> {
             Err(fault) => return Ok(tool_error(&fault)),
         };
         let mut store = self.store();
+        if only_reads(tool) {
+            return Ok(match store.call(name, &arguments) {
+                Ok(answer) => tool_result(&answer),
+                Err(why) => tool_error(&why),
+            });
+        }
+        let before = store.now().clone();
+        if let Some(time) = time {
+            clock::follow(store.now(), time);
+        }
         Ok(match store.call(name, &arguments) {
             Ok(answer) => {
-                if !only_reads(tool) {
+                if time.is_none() {
                     clock::advance(store.now());
                 }
                 tool_result(&answer)
             }
-            Err(why) => tool_error(&why),
+            Err(why) => {
+                *store.now() = before;
+                tool_error(&why)
+            }
         })
     }
 

@@ -48,6 +48,12 @@ pub(super) fn tool(
     })
 }
 
+/// Marks a declared tool as one that nobody sees until a rule names it.
+pub(super) fn hidden(mut tool: Value) -> Value {
+    tool["_meta"] = json!({"agentenv.io/hiddenByDefault": true});
+    tool
+}
+
 /// Returns the schema of a text.
 pub(super) fn text(description: &str) -> Value {
     json!({"type": "string", "description": description})

@@ -64,7 +64,9 @@ class Run:
         set_once(self, "_facts", facts)
         set_once(self, "_last", last)
         set_once(self, "unavailable", dict(facts["unavailable"]))
-        set_once(self, "_firings", tuple(f for f in firings if last is None or f.turn <= last))
+        # Of what time set off nobody knows in which turn it was.
+        known = [f for f in firings if last is None or (f.turn is not None and f.turn <= last)]
+        set_once(self, "_firings", tuple(known))
         set_once(
             self,
             "_turns",

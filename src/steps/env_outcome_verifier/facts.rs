@@ -5,6 +5,7 @@
 use crate::context::Lookup;
 use crate::json::{Map, Value, json};
 use crate::step::StepCx;
+use crate::steps::on_triggers;
 
 /// Returns the facts of a run of which nothing is known.
 pub(super) fn no_run() -> Value {
@@ -26,14 +27,11 @@ pub(super) fn run(cx: StepCx<'_>, reply: &Value) -> Value {
             unavailable.insert("firings of user_agent".to_owned(), why.into());
         }
     }
-    let state = cx.find(&Lookup::metadata(&["env_trigger_state"]));
-    match state.as_deref().and_then(Value::as_object) {
-        Some(envs) => {
-            for (env, state) in envs {
-                if !is_quiet(state) {
-                    let why = "the events of its triggers are not part of the context";
-                    unavailable.insert(format!("firings of env:{env}"), why.into());
-                }
+    match on_triggers::firings(cx) {
+        Some((of_envs, lost)) => {
+            firings.extend(of_envs);
+            for (env, why) in lost {
+                unavailable.insert(format!("firings of env:{env}"), why.into());
             }
         }
         None => {
@@ -43,22 +41,19 @@ pub(super) fn run(cx: StepCx<'_>, reply: &Value) -> Value {
     }
     let simulated = cx.find(&Lookup::metadata(&["usersim_turn_outputs", step]));
     let turns = turns(reply, &firings, simulated.as_deref());
+    if turns.len() == 1 {
+        // What the only turn set off is a part of it; when time set something off nobody knows.
+        let own = firings
+            .iter_mut()
+            .filter(|firing| firing["provoked_by"] == step);
+        own.filter(|_| !step.is_empty())
+            .for_each(|firing| firing["turn"] = json!(1));
+    }
     if turns.len() > 1 {
         let why = "only the reply of the last turn was kept";
         unavailable.insert("replies".to_owned(), why.into());
     }
     json!({"turns": turns, "firings": firings, "unavailable": unavailable})
-}
-
-/// Returns whether no trigger of an env can have fired.
-fn is_quiet(state: &Value) -> bool {
-    let triggers = state.get("triggers").and_then(Value::as_object);
-    state.get("error").is_none_or(Value::is_null)
-        && triggers.is_some_and(|triggers| {
-            triggers
-                .values()
-                .all(|trigger| trigger.get("fire_count") == Some(&json!(0)))
-        })
 }
 
 fn user_firings(turn: &Value) -> Vec<Value> {
@@ -193,6 +188,33 @@ mod tests {
     }
 
     #[test]
+    fn what_triggers_of_an_env_did_is_part_of_the_run() {
+        let event = |kind: &str, id: &str, step: Option<&str>| json!({"kind": kind, "trigger_id": id, "virtual_time": "2026-03-02T09:00:00Z", "step": step});
+        let events = [
+            event("added", "a", None),
+            event("fired", "a", Some("ask")),
+            event("failed", "b", Some("earlier")),
+            event("fired", "c", None),
+        ];
+        let world = FakeServices::new();
+        let url = world.store(&crate::steps::on_agent::lines(&events)).url();
+        let world = world.metadata(
+            &["env_trigger_state"],
+            json!({"mail": {"statuses": {}, "object_url": url}}),
+        );
+        let reply = json!({"prompt_text": "Hello", "response": "Hi", "step_id": "ask"});
+        check(
+            world,
+            reply,
+            expect![[r#"
+            turn {"message":{"author":"task","env_clock":null,"parts":[{"kind":"text","text":"Hello"}],"role":"user","sent_at":null,"text":"Hello","turn":1,"user_sim":null,"written_by_triggers":[]},"number":1,"reply":{"author":null,"env_clock":null,"parts":[{"kind":"text","text":"Hi"}],"role":"agent","sent_at":null,"text":"Hi","turn":1,"user_sim":null,"written_by_triggers":[]}}
+            firings [{"at":null,"ok":true,"provoked_by":"ask","source":"env:mail","trigger_id":"a","turn":1,"virtual_time":"2026-03-02T09:00:00Z"},{"at":null,"ok":false,"provoked_by":"earlier","source":"env:mail","trigger_id":"b","turn":null,"virtual_time":"2026-03-02T09:00:00Z"},{"at":null,"ok":true,"provoked_by":null,"source":"env:mail","trigger_id":"c","turn":null,"virtual_time":"2026-03-02T09:00:00Z"}]
+            unavailable {"firings of user_agent":"no step recorded the triggers of the user's agent"}
+        "#]],
+        );
+    }
+
+    #[test]
     fn later_turns_say_who_wrote_them() {
         let reply = json!({
             "prompt_text": "Hello", "response": "Bye", "step_id": "ask",
@@ -222,12 +244,12 @@ mod tests {
             world,
             reply,
             expect![[r#"
-            turn {"message":{"author":"task","env_clock":null,"parts":[{"kind":"text","text":"Hello"}],"role":"user","sent_at":null,"text":"Hello","turn":1,"user_sim":null,"written_by_triggers":[]},"number":1,"reply":null}
-            turn {"message":{"author":"user","env_clock":null,"parts":[{"kind":"text","text":"And?"},{"data":{},"kind":"data"},{"kind":"text","text":"Now?"}],"role":"user","sent_at":null,"text":"And?\nNow?","turn":2,"user_sim":{"mood":"calm"},"written_by_triggers":[]},"number":2,"reply":null}
-            turn {"message":{"author":"triggers","env_clock":null,"parts":[{"kind":"text","text":"The door opens"}],"role":"user","sent_at":null,"text":"The door opens","turn":3,"user_sim":null,"written_by_triggers":["door"]},"number":3,"reply":{"author":null,"env_clock":null,"parts":[{"kind":"text","text":"Bye"}],"role":"agent","sent_at":null,"text":"Bye","turn":3,"user_sim":null,"written_by_triggers":[]}}
-            firings [{"at":null,"ok":true,"provoked_by":null,"source":"user_agent","trigger_id":"door","turn":2,"virtual_time":null}]
-            unavailable {"firings of env:busy":"the events of its triggers are not part of the context","replies":"only the reply of the last turn was kept"}
-        "#]],
+                turn {"message":{"author":"task","env_clock":null,"parts":[{"kind":"text","text":"Hello"}],"role":"user","sent_at":null,"text":"Hello","turn":1,"user_sim":null,"written_by_triggers":[]},"number":1,"reply":null}
+                turn {"message":{"author":"user","env_clock":null,"parts":[{"kind":"text","text":"And?"},{"data":{},"kind":"data"},{"kind":"text","text":"Now?"}],"role":"user","sent_at":null,"text":"And?\nNow?","turn":2,"user_sim":{"mood":"calm"},"written_by_triggers":[]},"number":2,"reply":null}
+                turn {"message":{"author":"triggers","env_clock":null,"parts":[{"kind":"text","text":"The door opens"}],"role":"user","sent_at":null,"text":"The door opens","turn":3,"user_sim":null,"written_by_triggers":["door"]},"number":3,"reply":{"author":null,"env_clock":null,"parts":[{"kind":"text","text":"Bye"}],"role":"agent","sent_at":null,"text":"Bye","turn":3,"user_sim":null,"written_by_triggers":[]}}
+                firings [{"at":null,"ok":true,"provoked_by":null,"source":"user_agent","trigger_id":"door","turn":2,"virtual_time":null}]
+                unavailable {"firings of env:busy":"the events of its triggers were not kept","replies":"only the reply of the last turn was kept"}
+            "#]],
         );
     }
 }

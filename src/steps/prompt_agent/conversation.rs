@@ -1,10 +1,12 @@
 //! The turns of a conversation: the agent answers, and who plays the user answers that.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::context::Lookup;
 use crate::json::{Map, Value, json};
 use crate::step::agent::{AgentError, PromptSettings, Reply, text_of, text_part};
+use crate::step::env::LiveEnv;
 use crate::step::{StepCx, StepError, StoredFile};
 use crate::steps::object_url;
 use crate::steps::on_agent::{self, Party, Talk};
@@ -135,6 +137,23 @@ impl Conversation<'_> {
 }
 
 impl Conversation<'_> {
+    /// Returns the envs that who takes part may work on, each once.
+    pub(super) fn envs(&self) -> Vec<Arc<dyn LiveEnv>> {
+        let user = self.user.as_ref().and_then(|user| user.party.as_ref());
+        let mut envs: Vec<Arc<dyn LiveEnv>> = Vec::new();
+        for env in self
+            .agent
+            .reach()
+            .iter()
+            .chain(user.into_iter().flat_map(Party::reach))
+        {
+            if !envs.iter().any(|other| other.env_id() == env.env_id()) {
+                envs.push(env.clone());
+            }
+        }
+        envs
+    }
+
     async fn user_says(
         &self,
         user: &User,

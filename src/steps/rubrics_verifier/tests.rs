@@ -430,6 +430,34 @@ fn a_conversation_is_graded_up_to_a_turn() {
     .assert_eq(&format!("{work}{context}"));
 }
 
+#[test]
+fn a_judge_is_told_which_triggers_of_envs_fired() {
+    let world = world();
+    let event = |kind: &str, id: &str, hour: &str| json!({"kind": kind, "trigger_id": id, "virtual_time": format!("2026-03-02T{hour}:00:00Z"), "step": "talk"});
+    let mail = [
+        event("detected", "late", "12"),
+        event("fired", "late", "12"),
+        event("failed", "slow", "14"),
+    ];
+    let office = [event("fired", "pack", "13")];
+    let state = |events: &[Value]| json!({"statuses": {}, "object_url": world.store(&on_agent::lines(events)).url()});
+    let states = json!({"mail": state(&mail), "office": state(&office), "lost": {"error": "gone"}});
+    let world = world.metadata(&["env_trigger_state"], states);
+    let answer = json!([result("c1", 1.0), result("c2", 1.0)]);
+    let more = json!({"run_context_for_judge": ["trigger_log"]});
+    let (_, asked, _) = judged(world, more, &[answer]);
+    let marks = without_tags(&asked[0]);
+    let (_, log) = marks.split_once("<triggers>").unwrap();
+    let (log, _) = log.split_once("</triggers>").unwrap();
+    expect![[r#"
+
+        {"at":null,"ok":true,"provoked_by":"talk","source":"env:mail","trigger_id":"late","turn":null,"virtual_time":"2026-03-02T12:00:00Z"}
+        {"at":null,"ok":true,"provoked_by":"talk","source":"env:office","trigger_id":"pack","turn":null,"virtual_time":"2026-03-02T13:00:00Z"}
+        {"at":null,"ok":false,"provoked_by":"talk","source":"env:mail","trigger_id":"slow","turn":null,"virtual_time":"2026-03-02T14:00:00Z"}
+        (the events of env `lost` are missing: gone)
+    "#]].assert_eq(log);
+}
+
 /// Returns a prompt whose marks have no digest.
 fn without_tags(prompt: &str) -> String {
     let (_, from) = prompt.split_once("</NAME-").unwrap();

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::trajectory::cut;
-use super::work::{self, Work};
+use super::work::Work;
 use crate::context::Lookup;
 use crate::json::Value;
 use crate::step::StepCx;
+use crate::steps::on_triggers;
 
 /// How much of a fact a judge sees, in characters.
 const FACT: usize = 600;
@@ -57,15 +58,10 @@ pub(super) fn trigger_log(cx: StepCx<'_>, response: &Value, up_to: Option<u64>) 
     if let Some(list) = of_user.as_deref().and_then(Value::as_array) {
         firings.extend(list.iter().cloned());
     }
-    let envs = cx.find(&Lookup::metadata(&["env_trigger_state"]));
-    let envs = envs.as_deref().and_then(Value::as_object);
-    for (env, state) in envs.into_iter().flatten() {
-        let Some(url) = state.get("object_url").and_then(Value::as_str) else {
-            continue;
-        };
-        match work::stored(cx, url) {
-            Ok(bytes) => firings.extend(events(&bytes).into_iter().map(|event| of_env(event, env))),
-            Err(why) => missing += &format!("(the events of env `{env}` are missing: {why})\n"),
+    if let Some((of_envs, lost)) = on_triggers::firings(cx) {
+        firings.extend(of_envs);
+        for (env, why) in lost {
+            missing += &format!("(the events of env `{env}` are missing: {why})\n");
         }
     }
     if let Some(last) = up_to {
@@ -74,8 +70,11 @@ pub(super) fn trigger_log(cx: StepCx<'_>, response: &Value, up_to: Option<u64>) 
             turn.is_none_or(|turn| turn <= last)
         });
     }
+    // What happens in an env has a place in virtual time alone.
     let at = |firing: &Value| {
-        let at = firing.get("at").and_then(Value::as_str);
+        let at = ["at", "virtual_time"]
+            .iter()
+            .find_map(|key| firing.get(key)?.as_str());
         at.unwrap_or_default().to_owned()
     };
     firings.sort_by_key(at);
@@ -87,24 +86,6 @@ pub(super) fn trigger_log(cx: StepCx<'_>, response: &Value, up_to: Option<u64>) 
     } else {
         text
     }
-}
-
-/// Returns the events of a file: a list, one a line, or the list `events` of an object.
-fn events(bytes: &[u8]) -> Vec<Value> {
-    let moments = work::moments(bytes);
-    if let [Value::Object(state)] = &moments[..]
-        && let Some(Value::Array(events)) = state.get("events")
-    {
-        return events.clone();
-    }
-    moments
-}
-
-fn of_env(mut event: Value, env: &str) -> Value {
-    if let Value::Object(members) = &mut event {
-        members.insert("env".to_owned(), env.into());
-    }
-    event
 }
 
 /// Returns the files that were put into the sandbox of the agent that judges.

@@ -1,8 +1,8 @@
 //! What is graded: the turns of a prompt, each with what was asked, what was done and what was answered.
 
-use crate::json::{Value, from_slice};
-use crate::step::{StepCx, StepError, StoredFile};
-use crate::steps::reply;
+use crate::json::Value;
+use crate::step::{StepCx, StepError};
+use crate::steps::{on_agent, reply};
 
 /// The work of an agent.
 #[derive(Clone, Debug, Default)]
@@ -152,33 +152,8 @@ fn trajectory(cx: StepCx<'_>, prompt_id: &str, url: &str) -> Result<Vec<Value>, 
             "the trajectory of `{prompt_id}` cannot be read: {why}"
         ))
     };
-    let bytes = stored(cx, url).map_err(lost)?;
-    Ok(moments(&bytes))
-}
-
-/// Returns the bytes that a URL refers to.
-pub(super) fn stored(cx: StepCx<'_>, url: &str) -> Result<Vec<u8>, String> {
-    let file = StoredFile::from_url(url).ok_or_else(|| format!("`{url}` is not in the store"))?;
-    let scratch = cx.services.scratch().map_err(|error| error.message)?;
-    let to = scratch.join("stored");
-    let found = cx.services.fetch(&file, &to);
-    if !found.map_err(|error| error.message)? {
-        return Err(format!("the store has lost `{url}`"));
-    }
-    crate::system::disk::read(&to).map_err(|error| error.to_string())
-}
-
-/// Returns the JSON values of a file: the items of a list, else one a line. A line that is no JSON is a text.
-pub(super) fn moments(bytes: &[u8]) -> Vec<Value> {
-    if let Ok(Value::Array(moments)) = from_slice::<Value>(bytes) {
-        return moments;
-    }
-    let text = String::from_utf8_lossy(bytes);
-    let lines = text.lines().filter(|line| !line.trim().is_empty());
-    let moment = |line: &str| {
-        from_slice::<Value>(line.as_bytes()).unwrap_or_else(|_| Value::String(line.to_owned()))
-    };
-    lines.map(moment).collect()
+    let bytes = on_agent::stored(cx, url).map_err(lost)?;
+    Ok(on_agent::moments(&bytes))
 }
 
 /// Returns the text that the agent said last.

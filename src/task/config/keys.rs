@@ -275,6 +275,14 @@ pub const KEYS: &[KeyDoc] = &[
               the same server runs there as yesterday; `pure` says that it does.",
     },
     KeyDoc {
+        path: "envs.*.clock",
+        kind: KeyKind::OneOf(&["real", "event"]),
+        default: "\"real\"",
+        doc: "How the virtual clock of the env goes on, once `sync_env_clock` has set it. `real`: at its rate, while a step \
+              works on the env, such as a prompt; such steps are then `sampled`. `event`: it stands still while anybody works, and \
+              leaps to what is due next when all wait, with `wait_until` or at the end; the same steps then give the same results.",
+    },
+    KeyDoc {
         path: "agents.*.type",
         kind: KeyKind::OneOf(AGENT_KINDS),
         default: "",

@@ -115,6 +115,27 @@ impl AgentSpec {
         }
     }
 
+    /// Returns the agent as it works in a sandbox of the task, if it is `in_sandbox`; an error is one that cannot.
+    pub fn placed(self, in_sandbox: bool) -> Result<Self, Unusable> {
+        let run = self.run()?;
+        let own = match &run {
+            _ if !in_sandbox => return Ok(self),
+            AgentRun::Inside => return Ok(self),
+            AgentRun::Program { run, .. } => match (&run.requirements, run.mount.is_empty()) {
+                (None, true) => return Ok(self),
+                (Some(_), _) => "is given `requirements`",
+                (None, false) => "is given `mount`",
+            },
+            _ => "serves A2A",
+        };
+        let name = self.folder.as_deref().unwrap_or(&self.id);
+        Err(Unusable::new(
+            "unknown-way-to-run",
+            format!("agent `{name}` {own}, so it needs a sandbox of its own"),
+            "delete `sandbox_name`, or name an agent of another type",
+        ))
+    }
+
     fn container(
         &self,
         name: &str,

@@ -185,6 +185,29 @@ fn read_id(node: &Node, id: &str, faults: &mut Faults<'_>) {
     }
 }
 
+/// Types of agent-env, of which some are not there in this release.
+const ELSEWHERE: [&str; 19] = [
+    "combine_universe_verdicts",
+    "install_agent",
+    "register_agent_triggers",
+    "run_container_unit_tests_verifier",
+    "run_docker_container",
+    "validation_gate_aggregator",
+    "verify_a2a_agent_card",
+    "verify_a2a_agent_config_identity",
+    "verify_a2a_agent_mcp",
+    "verify_a2a_core_protocol",
+    "verify_a2a_install",
+    "verify_a2a_modalities",
+    "verify_a2a_peer_agents",
+    "verify_a2a_role",
+    "verify_a2a_skill_config",
+    "verify_a2a_snapshot",
+    "verify_a2a_system_prompt",
+    "verify_a2a_trajectory",
+    "verify_mcp_env_assessment",
+];
+
 fn unknown_type(
     node: &Node,
     kind: &str,
@@ -200,6 +223,12 @@ fn unknown_type(
     };
     faults.error(written.span, |source| {
         let names = types.names();
+        if ELSEWHERE.contains(&kind) && !names.contains(&kind) {
+            let what = format!("`{kind}`, the type of {shown}, is not there in this release");
+            return Diagnostic::error("unknown-type", what)
+                .primary(source, written.span, "a type of agent-env alone")
+                .help(format!("delete {shown}, or run the task with `agent-env`"));
+        }
         let help = did_you_mean(kind, names.iter().copied()).unwrap_or_else(|| {
             let mut names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
             names.sort();

@@ -7,21 +7,37 @@ use crate::json::Value;
 
 impl Mailbox {
     pub(super) fn send_new(&mut self, arguments: &Arguments) -> Result<Value, String> {
-        let attachments = arguments.value("attachments").and_then(Value::as_array);
-        let attachment = |file: &Value| {
-            let text = |key: &str| file[key].as_str().map(str::to_owned);
-            Attachment {
-                name: text("name").unwrap_or_default(),
-                content_type: text("content_type").unwrap_or_else(|| "text/plain".to_owned()),
-                content: text("content").unwrap_or_default(),
-            }
-        };
         self.send(Email {
             recipients: arguments.texts("recipients"),
             subject: arguments.text("subject").to_owned(),
             content: arguments.text("content").to_owned(),
             cc: arguments.texts("cc"),
-            attachments: attachments.into_iter().flatten().map(attachment).collect(),
+            attachments: attachments(arguments),
+            ..Email::default()
+        })
+    }
+
+    pub(super) fn receive(&mut self, arguments: &Arguments) -> Result<Value, String> {
+        let mut recipients = arguments.texts("recipients");
+        if recipients.is_empty() {
+            recipients.push(self.state.user_email.clone());
+        }
+        let parent_id = arguments.find_text("parent_id").map(str::to_owned);
+        if let Some(id) = parent_id
+            .as_ref()
+            .filter(|id| !self.index.contains_key(*id))
+        {
+            return Err(format!("there is no email `{id}`"));
+        }
+        self.keep(Email {
+            folder: "inbox".to_owned(),
+            sender: arguments.text("sender").to_owned(),
+            recipients,
+            subject: arguments.text("subject").to_owned(),
+            content: arguments.text("content").to_owned(),
+            cc: arguments.texts("cc"),
+            parent_id,
+            attachments: attachments(arguments),
             ..Email::default()
         })
     }
@@ -82,6 +98,15 @@ impl Mailbox {
     }
 
     fn send(&mut self, email: Email) -> Result<Value, String> {
+        self.keep(Email {
+            folder: "sent".to_owned(),
+            sender: self.state.user_email.clone(),
+            is_read: true,
+            ..email
+        })
+    }
+
+    fn keep(&mut self, email: Email) -> Result<Value, String> {
         if email.recipients.is_empty() {
             return Err("argument `recipients` is empty".to_owned());
         }
@@ -89,6 +114,7 @@ impl Mailbox {
             .recipients
             .iter()
             .chain(&email.cc)
+            .chain([&email.sender])
             .find(|address| !address.contains('@'))
         {
             return Err(format!("`{wrong}` is no address"));
@@ -97,16 +123,27 @@ impl Mailbox {
         self.index.insert(email_id.clone(), self.state.emails.len());
         let email = Email {
             email_id,
-            folder: "sent".to_owned(),
-            sender: self.state.user_email.clone(),
             timestamp: self.state.now.clone(),
-            is_read: true,
             ..email
         };
         let answer = summary(&email);
         self.state.emails.push(email);
         Ok(answer)
     }
+}
+
+/// Returns the files that a call gives.
+fn attachments(arguments: &Arguments) -> Vec<Attachment> {
+    let attachments = arguments.value("attachments").and_then(Value::as_array);
+    let attachment = |file: &Value| {
+        let text = |key: &str| file[key].as_str().map(str::to_owned);
+        Attachment {
+            name: text("name").unwrap_or_default(),
+            content_type: text("content_type").unwrap_or_else(|| "text/plain".to_owned()),
+            content: text("content").unwrap_or_default(),
+        }
+    };
+    attachments.into_iter().flatten().map(attachment).collect()
 }
 
 /// Returns a subject with a word before it, once.

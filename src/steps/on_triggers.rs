@@ -1,0 +1,166 @@
+//! Triggers of envs, for the steps in which they may fire: who follows their instructions, and where they stand after it.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::on_agent::{self, Party, Talk};
+use super::on_env;
+use crate::context::{Entry, Lookup};
+use crate::json::{Value, json};
+use crate::step::agent::{PromptSettings, text_part};
+use crate::step::env::LiveEnv;
+use crate::step::sandbox::BoxFuture;
+use crate::step::trigger::Executor;
+use crate::step::{StepCx, StepError};
+use crate::system::locked;
+
+/// Agents that follow the instructions of triggers, as long as this is there.
+pub(super) struct Attending {
+    _seats: Vec<Box<dyn Any + Send + Sync>>,
+}
+
+/// Has the agents at hand to which the triggers of an env give instructions, and those that are named besides.
+pub(super) fn attend(
+    cx: StepCx<'_>,
+    env: &dyn LiveEnv,
+    more: &[String],
+) -> Result<Attending, StepError> {
+    let mut seats = Vec::new();
+    if let Some(timed) = env.timed() {
+        let mut agents = timed.executors();
+        agents.extend(more.iter().cloned());
+        agents.sort();
+        agents.dedup();
+        for agent in agents {
+            let instructed = Instructed {
+                step: cx.step.to_string(),
+                agent: agent.clone(),
+                party: on_agent::party(cx, &agent)?,
+                talks: Mutex::default(),
+            };
+            seats.push(timed.attend(&agent, Arc::new(instructed)));
+        }
+    }
+    Ok(Attending { _seats: seats })
+}
+
+/// Has the agents at hand to which the triggers of these envs give instructions: for a step that prompts who works on them.
+pub(super) fn attend_all(
+    cx: StepCx<'_>,
+    envs: &[Arc<dyn LiveEnv>],
+) -> Result<Vec<Attending>, StepError> {
+    envs.iter().map(|env| attend(cx, &**env, &[])).collect()
+}
+
+/// Waits until what triggers of these envs began is done, and returns the entries that say where they stand.
+pub(super) async fn settle_all(cx: StepCx<'_>, envs: &[Arc<dyn LiveEnv>]) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for env in envs {
+        let state = settle(cx, &**env).await;
+        let path = ["env_trigger_state", env.env_id()];
+        entries.extend(state.map(|state| on_env::set(&path, state)));
+    }
+    entries
+}
+
+/// An agent that follows instructions: each trigger has a conversation of its own with it.
+struct Instructed {
+    step: String,
+    agent: String,
+    party: Party,
+    talks: Mutex<BTreeMap<String, Talk>>,
+}
+
+impl Executor for Instructed {
+    fn instruct<'a>(
+        &'a self,
+        trigger: &'a str,
+        text: &'a str,
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let talk = locked(&self.talks).get(trigger).cloned();
+            let new = || Talk::new(&format!("{}/{}/trigger-{trigger}", self.step, self.agent));
+            let mut talk = talk.unwrap_or_else(new);
+            let settings = PromptSettings::default();
+            let parts = vec![text_part(text)];
+            let reply = self.party.ask(&mut talk, parts, &settings, limit).await;
+            locked(&self.talks).insert(trigger.to_owned(), talk);
+            reply.map(drop).map_err(|error| error.to_string())
+        })
+    }
+}
+
+/// Returns the firings of triggers of envs of which steps before told, in virtual time, and for each env of which they are
+/// lost why; `None` where no step told.
+pub(super) fn firings(cx: StepCx<'_>) -> Option<(Vec<Value>, BTreeMap<String, String>)> {
+    let told = cx.find(&Lookup::metadata(&["env_trigger_state"]))?;
+    let (mut firings, mut lost) = (Vec::new(), BTreeMap::new());
+    for (env, state) in told.as_object()? {
+        match events(cx, state) {
+            Ok(events) => firings.extend(events.iter().filter_map(|event| firing(env, event))),
+            Err(why) => {
+                lost.insert(env.clone(), why);
+            }
+        }
+    }
+    firings.sort_by(|a, b| a["virtual_time"].as_str().cmp(&b["virtual_time"].as_str()));
+    Some((firings, lost))
+}
+
+/// Returns what happened to the triggers of an env, as its state tells.
+fn events(cx: StepCx<'_>, state: &Value) -> Result<Vec<Value>, String> {
+    if let Some(error) = state.get("error").filter(|error| !error.is_null()) {
+        let text = error.as_str().map(str::to_owned);
+        return Err(text.unwrap_or_else(|| error.to_string()));
+    }
+    if let Some(url) = state.get("object_url").and_then(Value::as_str) {
+        return on_agent::stored(cx, url).map(|bytes| on_agent::moments(&bytes));
+    }
+    let triggers = state.get("triggers").and_then(Value::as_object);
+    let has_none = |trigger: &Value| trigger.get("fire_count") == Some(&json!(0));
+    match triggers.is_some_and(|triggers| triggers.values().all(has_none)) {
+        true => Ok(Vec::new()),
+        false => Err("the events of its triggers were not kept".to_owned()),
+    }
+}
+
+/// Returns an event as a firing, where it is the end of one.
+fn firing(env: &str, event: &Value) -> Option<Value> {
+    let is_ok = match event.get("kind")?.as_str()? {
+        "fired" => true,
+        "failed" => false,
+        _ => return None,
+    };
+    Some(json!({
+        "trigger_id": event["trigger_id"],
+        "source": format!("env:{env}"),
+        "turn": null,
+        "at": null,
+        "virtual_time": event["virtual_time"],
+        "ok": is_ok,
+        "provoked_by": event["step"],
+    }))
+}
+
+/// Waits until what triggers began is done, and returns the value of `metadata.env_trigger_state.<env_id>`; `None` where
+/// the env has no triggers. What happened is kept as a file.
+async fn settle(cx: StepCx<'_>, env: &dyn LiveEnv) -> Option<Value> {
+    let mut state = env.timed()?.settle().await;
+    if state["statuses"].as_object()?.is_empty() {
+        return None;
+    }
+    let events = state["events"].take();
+    let lines = on_agent::lines(events.as_array().map_or(&[], Vec::as_slice));
+    // Without a store there is no place for it, and where the triggers stand counts all the same.
+    let url = cx.services.keep(&lines).ok();
+    let url = url.as_ref().map(super::object_url::of);
+    let members = state.as_object_mut()?;
+    members.remove("events");
+    members.insert("captured_at_utc".to_owned(), Value::Null);
+    members.insert("capture_step_id".to_owned(), json!(cx.step.as_str()));
+    members.insert("object_url".to_owned(), json!(url));
+    Some(state)
+}

@@ -84,9 +84,9 @@ impl Engine {
 }
 
 impl Engine {
-    /// Returns the name of the image that was built last in a repository.
-    fn image(&self, repository: &str) -> Value {
-        let filters = format!("filters={{\"reference\":[\"{repository}\"]}}");
+    /// Returns the name of an image that filters let through.
+    fn image(&self, filters: &str) -> Value {
+        let filters = format!("filters={filters}");
         let arguments = ["-G", "--data-urlencode", &filters];
         let images = self.ask(&arguments, "/images/json", Stdio::null());
         let images: Value = serde_json::from_str(&images).expect("a list");
@@ -198,7 +198,7 @@ fn an_env_is_built_and_brought_back_and_leaves_nothing_behind() {
     assert_eq!(engine.containers("notes"), [] as [Value; 0]);
 
     // The image has a name by which others may use it, too.
-    let image = engine.image("aebuild-env");
+    let image = engine.image("{\"reference\":[\"aebuild-env\"]}");
     let other = World::new();
     agent(&other);
     task(&other, "named", &["add milk"], &[]);

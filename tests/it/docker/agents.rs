@@ -20,6 +20,11 @@ fn world(name: &str, prompts: &[&str]) -> World {
 
 /// Writes a task that prompts an agent with each text; it has an env, and a peer.
 fn task(world: &World, name: &str, prompts: &[&str]) {
+    task_with(world, name, prompts, None);
+}
+
+/// Writes the same task with a step after all others.
+fn task_with(world: &World, name: &str, prompts: &[&str], last: Option<Value>) {
     world.write(
         "agents/helper/agent.toml",
         "type = \"scripted\"\n[[rules]]\nreply = \"{{prompt}} yourself\"\n",
@@ -37,6 +42,7 @@ fn task(world: &World, name: &str, prompts: &[&str]) {
             json!({"id": format!("p{at}"), "type": "prompt_agent", "agent_name": name, "prompt": prompt}),
         );
     }
+    steps.extend(last);
     world.write("tasks/t.json", &Value::Array(steps).to_string());
 }
 
@@ -69,6 +75,14 @@ fn an_agent_is_built_and_works_on_its_env_and_leaves_nothing_behind() {
     ];
     let world = world("solver", &prompts);
     world.write(
+        "artifacts/check/verify.toml",
+        "[[expect]]\ncall = { tool = \"get\", arguments = { key = \"a\" } }\npath = \"$.value\"\nequals = \"1\"\n",
+    );
+    let check = json!({"id": "check", "type": "env_outcome_verifier", "env_id": "kv", "file_artifact_id": "check"});
+    task_with(&world, "solver", &prompts, Some(check));
+    let dockerfile = format!("{DOCKERFILE}LABEL aebuild.test=solver\n");
+    world.write("agents/solver/Dockerfile", &dockerfile);
+    world.write(
         "aebuild.toml",
         "[agents.solver]\nvariables = { OF_TABLE = \"2\" }\npass_variables = [\"OF_MACHINE\"]\n",
     );
@@ -82,7 +96,7 @@ fn an_agent_is_built_and_works_on_its_env_and_leaves_nothing_behind() {
         (said, output.status.success())
     };
     let (said, passed) = run_it(&engine.host);
-    assert!(passed, "{said}");
+    assert!(passed && said.contains("(check: 1)"), "{said}");
     let expected = [
         "set, and heard 1",
         "heard 1 of 2",
@@ -102,12 +116,17 @@ fn an_agent_is_built_and_works_on_its_env_and_leaves_nothing_behind() {
     let edited = AGENT.replace("{HEARD[context]} of", "{HEARD[context]} out of");
     world.write("agents/solver/agent.py", &edited);
     let (said, passed) = run_it(&engine.host);
-    assert!(passed && said.contains("6 ran"), "{said}");
+    assert!(
+        passed && said.contains("p5 (prompt_agent): agent `solver` changed"),
+        "{said}"
+    );
     assert_eq!(replies(&world)[1], "heard 1 out of 2");
     nothing_is_left(&engine, "solver");
 
     // The image has a name by which others may use it, too; they say on which port it serves.
-    let image = engine.image("aebuild-agent");
+    let image = engine.image("{\"label\":[\"aebuild.test=solver\"]}");
+    let name = image.as_str().unwrap();
+    assert!(name.starts_with("aebuild-agent:"), "{name}");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
@@ -118,8 +137,20 @@ fn an_agent_is_built_and_works_on_its_env_and_leaves_nothing_behind() {
         &format!("[agents.named]\ntype = \"a2a\"\nimage = {image}\nport = {port}\n"),
     );
     let (said, passed) = run(&other, &engine.host);
-    assert!(passed && said.contains("2 ran"), "{said}");
+    assert!(passed, "{said}");
     assert_eq!(replies(&other)[1], port.to_string());
+    nothing_is_left(&engine, "named");
+
+    // Two tasks that need the same port have it one after the other.
+    let text = std::fs::read_to_string(other.path().join("tasks/t.json")).unwrap();
+    for task in ["u", "v"] {
+        let text = text.replace("\"heard\"", &format!("\"heard {task}\""));
+        other.write(&format!("tasks/{task}.json"), &text);
+    }
+    let mut command = other.command(env!("CARGO_BIN_EXE_aebuild"));
+    let command = command.args(["run", "."]).env("DOCKER_HOST", &engine.host);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
     nothing_is_left(&engine, "named");
 }
 

@@ -56,15 +56,14 @@ impl Docker {
             pairs.collect()
         };
         let log = json!({"Type": "json-file", "Config": {"max-size": "16m"}});
-        let own = match serve.network {
-            Network::Own(port) if self.has_bridge => Ok(port),
+        let network = match serve.network {
             // An engine without a bridge publishes no ports. The network is then that of this machine, where what serves
             // is to be seen by nobody else, on a port that is free.
-            Network::Own(_) => Err(None),
-            Network::Machine(port) => Err(port),
+            Network::Own(_) if !self.has_bridge => Network::Machine(None),
+            network => network,
         };
-        let (body, inner, taken) = match own {
-            Ok(port) => {
+        let (body, inner, taken) = match network {
+            Network::Own(port) => {
                 let inner = format!("{port}/tcp");
                 let publish = json!([{"HostIp": "127.0.0.1", "HostPort": ""}]);
                 let body = json!({
@@ -76,7 +75,7 @@ impl Docker {
                 });
                 (body, inner, None)
             }
-            Err(wanted) => {
+            Network::Machine(wanted) => {
                 let taken = self.ports.take(wanted, serve.limit).await?;
                 let body = json!({
                     "Image": image,

@@ -208,8 +208,12 @@ fn process(name: &str, settings: &Map<String, Value>, does: &str) -> Result<Proc
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::json::json;
+    use crate::system::MemorySystem;
+    use crate::task::folder;
 
     fn run(kind: &str, settings: Value) -> Result<AgentRun, String> {
         run_of(kind, settings, false)
@@ -307,6 +311,48 @@ mod tests {
             run_of("a2a", command, true),
             Ok(AgentRun::Served { .. })
         ));
+    }
+
+    #[test]
+    fn a_folder_with_a_dockerfile_is_run_in_a_container_unless_its_table_says_otherwise() {
+        let system = MemorySystem::new();
+        for (path, text) in [
+            ("tasks/t.json", "[]"),
+            ("agents/built/Dockerfile", "FROM scratch\n"),
+            (
+                "agents/named/agent.toml",
+                "image = { registry = \"solver\" }\n",
+            ),
+        ] {
+            system.write(Path::new("/w/f").join(path), text);
+        }
+        let (folder, _) = folder::read(&system, Path::new("/w/f"), "f");
+        let run = |name: &str, table: Value| {
+            let tables = BTreeMap::from([(name.to_owned(), table)]);
+            let spec = AgentSpec::of(None, name, &folder, &tables).unwrap();
+            (spec.kind.clone(), spec.run().unwrap())
+        };
+        let image = |name: &str| match run(name, json!({"port": 9000})) {
+            (kind, AgentRun::Container { run, .. }) => (kind, run.image, run.port),
+            (_, other) => panic!("{other:?}"),
+        };
+        let a2a = || "a2a".to_owned();
+        assert_eq!(image("built"), (a2a(), None, Some(9000)));
+        assert_eq!(
+            image("named"),
+            (a2a(), Some("solver".to_owned()), Some(9000))
+        );
+        // What a table says of how it is run stands alone.
+        for name in ["built", "named"] {
+            let url = "http://127.0.0.1:1".to_owned();
+            assert_eq!(
+                run(name, json!({"url": url})),
+                (a2a(), AgentRun::Url { url })
+            );
+            let (kind, ran) = run(name, json!({"command": ["solve"]}));
+            assert!(kind == "command" && matches!(ran, AgentRun::Program { .. }));
+            assert_eq!(run(name, json!({"model": "m"})).0, "model");
+        }
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub mod teardown_sandboxes;
 #[cfg(test)]
 mod testing;
 mod together;
+pub mod register_agent_triggers;
 pub mod rubrics_verifier;
 mod universe;
 pub mod verify_env_card;
@@ -77,6 +78,7 @@ pub static REGISTRY: Registry = Registry(&[
     &apply_server_config::TYPE,
     &register_env_triggers::TYPE,
     &sync_env_clock::TYPE,
+    &register_agent_triggers::TYPE,
     &build_mcp_cli::TYPE,
     &verify_env_card::TYPE,
     &verify_env_core_protocol::TYPE,

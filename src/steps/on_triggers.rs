@@ -8,13 +8,14 @@ use std::time::Duration;
 use super::on_agent::{self, Party, Talk};
 use super::on_env;
 use crate::context::{Entry, Lookup};
-use crate::json::{Value, json};
+use crate::json::{Map, Value, json};
 use crate::step::agent::{PromptSettings, text_part};
 use crate::step::env::LiveEnv;
 use crate::step::sandbox::BoxFuture;
 use crate::step::trigger::Executor;
-use crate::step::{StepCx, StepError};
+use crate::step::{Refusal, StepCx, StepError};
 use crate::system::locked;
+use crate::task::triggers::{Fault, TalkTrigger, read_talk_triggers};
 
 /// Agents that follow the instructions of triggers, as long as this is there.
 pub(super) struct Attending {
@@ -91,6 +92,70 @@ impl Executor for Instructed {
             reply.map(drop).map_err(|error| error.to_string())
         })
     }
+}
+
+/// Returns a fault of a trigger as its step says it.
+pub(super) fn refusal(fault: Fault) -> Refusal {
+    Refusal {
+        code: fault.code,
+        field: fault.field,
+        headline: fault.headline,
+        help: fault.help,
+    }
+}
+
+/// Returns whether a step before registered a trigger of an env.
+pub(super) fn is_registered(cx: StepCx<'_>, env_id: &str, trigger: &str) -> bool {
+    let all = cx.find(&Lookup::metadata(&["env_trigger_registrations"]));
+    let all = all.as_ref().and_then(|all| all.as_array());
+    let mut of_env = all
+        .into_iter()
+        .flatten()
+        .filter(|entry| entry["env_id"] == env_id);
+    of_env.any(|entry| {
+        let added = entry["added"].as_array();
+        added.is_some_and(|added| added.iter().any(|id| id == trigger))
+    })
+}
+
+/// Returns the triggers that steps before registered for an agent that plays a user.
+pub(super) fn of_agent(cx: StepCx<'_>, name: &str) -> Result<Vec<TalkTrigger>, StepError> {
+    let all = cx.find(&Lookup::metadata(&["agent_trigger_registrations"]));
+    let all = all.as_ref().and_then(|all| all.as_array());
+    let mut triggers = Vec::new();
+    for entry in all
+        .into_iter()
+        .flatten()
+        .filter(|entry| entry["agent_name"] == name)
+    {
+        let read = read_talk_triggers(&entry["triggers"]);
+        // They were read before they were registered.
+        triggers.extend(read.map_err(|_| StepError::new("triggers of an agent are damaged"))?);
+    }
+    Ok(triggers)
+}
+
+/// Returns how the triggers of envs stand: `{env_id: {trigger_id: status}}`.
+pub(super) fn statuses(envs: &[Arc<dyn LiveEnv>]) -> Value {
+    let mut all = Map::new();
+    for env in envs {
+        let state = env.timed().map(|timed| timed.state()).unwrap_or_default();
+        let triggers = state.get("triggers").and_then(Value::as_array);
+        let statuses: Map<String, Value> = triggers
+            .into_iter()
+            .flatten()
+            .filter_map(|trigger| {
+                Some((
+                    trigger["id"].as_str()?.to_owned(),
+                    trigger["status"].clone(),
+                ))
+            })
+            .collect();
+        if !statuses.is_empty() {
+            all.insert(env.env_id().to_owned(), Value::Object(statuses));
+        }
+    }
+    Value::Object(all)
 }
 
 /// Returns the firings of triggers of envs of which steps before told, in virtual time, and for each env of which they are

@@ -53,7 +53,7 @@
 
 mod conversation;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -68,9 +68,11 @@ use crate::digest::Digester;
 use crate::json::{Map, Value, json};
 use crate::resource::{ResourceId, Touch};
 use crate::step::agent::{PromptSettings, text_of, text_part};
+use crate::step::env::LiveEnv;
 use crate::step::sandbox::BoxFuture;
 use crate::step::{NameRef, Refusal, Step, StepCx, StepError, StepType, read_fields, schema_of};
 use crate::task::model::RESERVED_PARAMS;
+use crate::task::triggers::Talking;
 use crate::task::{OnError, StepId};
 
 /// The step type `prompt_agent`.
@@ -320,11 +322,37 @@ impl PromptAgent {
         };
         let envs = conversation.envs();
         let _attending = on_triggers::attend_all(cx, &envs)?;
-        let talked = conversation.go(&mut talk, self.parts.clone()).await?;
+        let triggers = self.triggers(cx, &envs)?;
+        let parts = self.parts.clone();
+        let talked = conversation.go(&mut talk, parts, triggers).await?;
         let states = on_triggers::settle_all(cx, &envs).await;
         let mut output = self.output(cx, &talk, talked)?;
         output.entries.extend(states);
         Ok(output)
+    }
+
+    /// Returns the triggers of who plays the user.
+    fn triggers(
+        &self,
+        cx: StepCx<'_>,
+        envs: &[Arc<dyn LiveEnv>],
+    ) -> Result<Option<Talking>, StepError> {
+        if !self.has_user() {
+            return Ok(None);
+        }
+        let triggers = on_triggers::of_agent(cx, &self.fields.user_agent_name)?;
+        if triggers.is_empty() {
+            return Ok(None);
+        }
+        let triggers = Talking::new(triggers);
+        let is_there = |env_id: &&str| envs.iter().any(|env| env.env_id() == *env_id);
+        if let Some(env_id) = triggers.envs().into_iter().find(|env_id| !is_there(env_id)) {
+            return Err(StepError::new(format!(
+                "a trigger of `{}` waits for one of env `{env_id}`, on which nobody in the conversation works",
+                self.fields.user_agent_name
+            )));
+        }
+        Ok(Some(triggers))
     }
 
     fn user(&self, cx: StepCx<'_>) -> Result<User, StepError> {
@@ -413,6 +441,9 @@ impl PromptAgent {
         }
         if !talked.extras.is_empty() {
             entries.push(set(&["usersim_turn_outputs", step], json!(talked.extras)));
+        }
+        if !talked.stood.is_empty() {
+            entries.push(set(&["env_trigger_snapshots", step], json!(talked.stood)));
         }
         if let Some(context_id) = given(&self.fields.context_id) {
             // Whoever goes on with the conversation reads it, and so depends on what was said.

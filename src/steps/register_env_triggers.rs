@@ -86,7 +86,7 @@ use crate::json::{Map, Value, json};
 use crate::resource::{ResourceId, Touch};
 use crate::step::sandbox::BoxFuture;
 use crate::step::{NameRef, Refusal, Step, StepCx, StepError, StepType, read_fields, schema_of};
-use crate::task::triggers::{Deed, Fault, Trigger, read_hours, read_triggers};
+use crate::task::triggers::{Deed, Trigger, read_hours, read_triggers};
 use crate::task::{OnError, StepId};
 
 /// The step type `register_env_triggers`.
@@ -158,7 +158,7 @@ fn build(step: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Ve
     let triggers = match read_triggers(&json!(fields.triggers)) {
         Ok(triggers) => triggers,
         Err(faults) => {
-            refusals.extend(faults.into_iter().map(refusal));
+            refusals.extend(faults.into_iter().map(on_triggers::refusal));
             Vec::new()
         }
     };
@@ -171,7 +171,7 @@ fn build(step: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Ve
             name.replace('~', "~0").replace('/', "~1")
         );
         if let Err(faults) = read_hours(&at, hours) {
-            refusals.extend(faults.into_iter().map(refusal));
+            refusals.extend(faults.into_iter().map(on_triggers::refusal));
         }
         if is_whole && one != Some(name) && !named.contains(name) {
             let headline =
@@ -226,15 +226,6 @@ fn build(step: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Ve
         named,
         awaited,
     }))
-}
-
-fn refusal(fault: Fault) -> Refusal {
-    Refusal {
-        code: fault.code,
-        field: fault.field,
-        headline: fault.headline,
-        help: fault.help,
-    }
 }
 
 /// Returns the agents that the instructions of a trigger name.

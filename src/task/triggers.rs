@@ -5,6 +5,7 @@
 mod fill;
 mod find;
 mod read;
+mod talk;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +16,8 @@ use crate::json::Value;
 
 pub use fill::Filling;
 pub use find::{Condition, Extract, Path, Predicate, is_there};
-pub use read::{read_hours, read_registration, read_triggers};
+pub use read::{read_hours, read_registration, read_talk_triggers, read_triggers};
+pub use talk::{Decision, TalkAction, TalkTrigger, TalkWhen, Talking};
 
 /// What is wrong with a trigger.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,9 @@ use crate::step::env::LiveEnv;
 use crate::step::{StepCx, StepError, StoredFile};
 use crate::steps::object_url;
 use crate::steps::on_agent::{self, Party, Talk};
+use crate::steps::on_triggers;
 use crate::steps::shown::head;
+use crate::task::triggers::Talking;
 
 /// What a conversation is made of.
 pub(super) struct Conversation<'a> {
@@ -49,6 +51,8 @@ pub(super) struct Talked {
     pub(super) sent: Vec<Value>,
     /// What the user gave besides its message, turn by turn.
     pub(super) extras: Vec<Value>,
+    /// How the triggers of envs stood when those of the user were looked at, turn by turn.
+    pub(super) stood: Vec<Value>,
     pub(super) tool_calls: u64,
     /// The models that were used by the agent and the user.
     pub(super) model: Option<String>,
@@ -64,7 +68,12 @@ struct Said {
 
 impl Conversation<'_> {
     /// Takes turns until one is the last.
-    pub(super) async fn go(&self, talk: &mut Talk, first: Vec<Value>) -> Result<Talked, StepError> {
+    pub(super) async fn go(
+        &self,
+        talk: &mut Talk,
+        first: Vec<Value>,
+        mut triggers: Option<Talking>,
+    ) -> Result<Talked, StepError> {
         let cx = self.cx;
         let mut talked = Talked::default();
         let mut user_talk = Talk::new(&format!("{}/user", talk.context_id));
@@ -89,6 +98,16 @@ impl Conversation<'_> {
             let Some(user) = self.user.as_ref().filter(|_| turn < self.max_turns) else {
                 break;
             };
+            if let Some(triggers) = &mut triggers {
+                match self.by_triggers(user, triggers, turn, &mut talked) {
+                    ByItself::Ends => break,
+                    ByItself::Says(text) => {
+                        parts = vec![text_part(&text)];
+                        continue;
+                    }
+                    ByItself::Nothing => {}
+                }
+            }
             // The prompt is never shown to the user: it plays whoever wrote it.
             let answer = match self.user_says(user, &mut user_talk, &talked.reply).await {
                 Ok(answer) => answer,
@@ -136,7 +155,42 @@ impl Conversation<'_> {
     }
 }
 
+/// What the user does without being asked.
+enum ByItself {
+    Nothing,
+    Says(String),
+    Ends,
+}
+
 impl Conversation<'_> {
+    /// Returns what the triggers of the user have it do after the last reply.
+    fn by_triggers(
+        &self,
+        user: &User,
+        triggers: &mut Talking,
+        turn: u64,
+        talked: &mut Talked,
+    ) -> ByItself {
+        let stands = on_triggers::statuses(&self.envs());
+        let status = |env_id: &str, id: &str| Some(stands[env_id][id].as_str()?.to_owned());
+        let decision = triggers.decide(turn, &talked.reply.text, &status);
+        talked.stood.push(json!({"turn": turn, "envs": stands}));
+        for id in &decision.fired {
+            self.cx
+                .note(&format!("trigger `{id}` of `{}` fires", user.name));
+        }
+        let text = decision.said.join("\n");
+        if !text.is_empty() {
+            let said = head(&text, SHOWN);
+            self.cx.note(&format!("{}: {said}", user.name));
+        }
+        match decision.fired.is_empty() {
+            _ if decision.ends => ByItself::Ends,
+            true => ByItself::Nothing,
+            false => ByItself::Says(text),
+        }
+    }
+
     /// Returns the envs that who takes part may work on, each once.
     pub(super) fn envs(&self) -> Vec<Arc<dyn LiveEnv>> {
         let user = self.user.as_ref().and_then(|user| user.party.as_ref());

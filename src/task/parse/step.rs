@@ -186,10 +186,8 @@ fn read_id(node: &Node, id: &str, faults: &mut Faults<'_>) {
 }
 
 /// Types of agent-env, of which some are not there in this release.
-const ELSEWHERE: [&str; 19] = [
+const ELSEWHERE: [&str; 17] = [
     "combine_universe_verdicts",
-    "install_agent",
-    "register_agent_triggers",
     "run_container_unit_tests_verifier",
     "run_docker_container",
     "validation_gate_aggregator",

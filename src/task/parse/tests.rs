@@ -304,7 +304,7 @@ fn types_are_checked() {
     check(
         r#"[{"id": "a"}, {"id": "b", "type": null}, {"id": "c", "type": 1}, {"id": "d", "type": ""},
             {"id": "e", "type": "Note"}, {"id": "f", "type": "deploy_sandbx"}, {"id": "g", "type": "zzzz"},
-            {"id": "h", "type": "register_agent_triggers"}]"#,
+            {"id": "h", "type": "run_docker_container"}]"#,
         expect![[r#"
             t.json:1:2: error[missing-field]: step `a` lacks the field `type`
                 add "type": ".."
@@ -320,7 +320,7 @@ fn types_are_checked() {
                 did you mean `deploy_sandbox`?
             t.json:2:100: error[unknown-type]: `zzzz`, the type of step `g`, is not a known type
                 the types are `deploy_sandbox`, `note`
-            t.json:3:33: error[unknown-type]: `register_agent_triggers`, the type of step `h`, is not there in this release
+            t.json:3:33: error[unknown-type]: `run_docker_container`, the type of step `h`, is not there in this release
                 delete step `h`, or run the task with `agent-env`
         "#]],
     );

@@ -2,7 +2,10 @@
 
 mod check;
 mod reader;
+mod talk;
 mod when;
+
+pub use self::talk::read_talk_triggers;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
 //! Agents that are reached over A2A: those that run already, and processes and containers that serve it.
 //!
-//! [`Client`] speaks to one agent in the dialect that its card names; [`A2aAgent`] is such an agent as steps prompt it. It
+//! `Client` speaks to one agent in the dialect that its card names; [`A2aAgent`] is such an agent as steps prompt it. It
 //! does not know tasks or the cache. An agent keeps what it was told: a client is made once for each agent of a task.
 
 mod agent;

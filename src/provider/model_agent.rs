@@ -311,6 +311,9 @@ impl Talk {
         if answered.is_error {
             moment["is_error"] = json!(true);
         }
+        if let Some(by) = answered.by {
+            moment["by"] = json!(by);
+        }
         self.note(moment);
         self.messages.push(ChatMessage::Tool {
             id: call.id.clone(),

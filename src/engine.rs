@@ -354,6 +354,10 @@ impl<'a> Dispatcher<'a> {
                     self.tell_log(running, step, &log);
                     running.logs.insert(step, (log, started_us, took_us));
                     if let Ended::Failed(error) = &ended {
+                        if self.models.over_budget().is_some() {
+                            // What is done stays done.
+                            running.scheduler.forbid_retries();
+                        }
                         let planned = &running.job.plan.steps[step.at()];
                         self.store.keep_failure(
                             planned,

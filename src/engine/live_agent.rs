@@ -14,14 +14,14 @@ use crate::context::Place;
 use crate::digest::Digest;
 use crate::gateway::{Gateway, Grant};
 use crate::graph::StepIx;
-use crate::provider::a2a::{A2aAgent, Setup};
+use crate::provider::a2a::{A2aAgent, Contained, Setup};
 use crate::provider::command_agent::CommandAgent;
 use crate::resource::{ResourceId, ResourceKind};
 use crate::schedule::{AgentParts, MadeOf, TaskPlan};
 use crate::step::agent::{Agent, AgentDoor, AgentError, Doors, Prompt, Reply};
 use crate::step::sandbox::BoxFuture;
 use crate::system::locked;
-use crate::task::deploy::{AgentRun, ProcessRun};
+use crate::task::deploy::{AgentRun, ContainerRun, ProcessRun};
 
 /// An agent of a task; `None` until it is prompted.
 pub(super) type AgentSlot = Arc<AsyncMutex<Option<Arc<A2aAgent>>>>;
@@ -112,7 +112,7 @@ impl LateAgent {
             ProvisionError::Failed(why) | ProvisionError::Lost(Some(why)) => why,
             ProvisionError::Lost(None) => "it cannot be made".to_owned(),
         };
-        AgentError::Failed {
+        AgentError::Unreachable {
             agent: self.name.clone(),
             message: why,
             trajectory: Vec::new(),
@@ -180,16 +180,18 @@ impl LateAgent {
                 ready_timeout_seconds,
                 ..
             } => self.start(run, *ready_timeout_seconds).await?,
+            AgentRun::Container {
+                run,
+                ready_timeout_seconds,
+                ..
+            } => self.contain(run, *ready_timeout_seconds).await?,
             AgentRun::Inside | AgentRun::Program { .. } => {
                 return Err(self.failed(ProvisionError::Lost(None)));
             }
         };
         let made = Arc::new(made);
         *slot = Some(made.clone());
-        if let AgentRun::Served {
-            remembers: true, ..
-        } = &self.run
-        {
+        if self.run.remembers() {
             locked(&self.provisioner.remembering).insert((self.task, self.name.clone()));
         }
         Ok(made)
@@ -208,6 +210,24 @@ impl LateAgent {
             variables: &self.parts.variables,
         };
         A2aAgent::start(setup).await
+    }
+
+    async fn contain(&self, run: &ContainerRun, limit: u64) -> Result<A2aAgent, AgentError> {
+        let spec = &self.parts.spec;
+        let table = spec.folder.as_deref().unwrap_or(&spec.id);
+        let help = format!("`command` or `url` in [agents.{table}]");
+        let docker = self.provisioner.docker_for("it", "the agent", &help).await;
+        let docker = docker.map_err(|error| self.failed(error))?;
+        let content = self.parts.content.as_ref();
+        let contained = Contained {
+            name: &self.name,
+            run,
+            limit: Duration::from_secs(limit),
+            files: content.map_or(&[], |content| &content.files),
+            passed: &self.parts.passed,
+            variables: &self.parts.variables,
+        };
+        A2aAgent::contain(docker, contained).await
     }
 }
 

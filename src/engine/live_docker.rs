@@ -1,4 +1,4 @@
-//! Envs that are containers: the engine of a run is looked for when the first of them is needed.
+//! Envs and agents that are containers: the engine of a run is looked for when the first of them is needed.
 
 use super::live::{ProvisionError, Provisioner};
 use super::live_env::failed;
@@ -22,13 +22,9 @@ impl Provisioner {
         else {
             return Err(failed("bug: the env does not run in a container"));
         };
-        let docker = self.docker().await?.as_ref().map_err(|why| {
-            failed(format!(
-                "env `{env}` runs in a container, but {why}; start an engine, name its socket in DOCKER_HOST, or say \
-                 how the env is run without one, with `command` in [envs.{env}] of aebuild.toml",
-                env = spec.env_id,
-            ))
-        })?;
+        let what = format!("env `{}`", spec.env_id);
+        let help = format!("`command` in [envs.{}]", spec.env_id);
+        let docker = self.docker_for(&what, "the env", &help).await?;
         let contained = Contained {
             spec,
             image: image.as_deref(),
@@ -38,6 +34,21 @@ impl Provisioner {
             variables,
         };
         ServedEnv::contain(docker, contained).await.map_err(failed)
+    }
+
+    /// Returns the engine for what runs in a container, or says how it would be run without one.
+    pub(super) async fn docker_for(
+        &self,
+        what: &str,
+        noun: &str,
+        without: &str,
+    ) -> Result<&Docker, ProvisionError> {
+        self.docker().await?.as_ref().map_err(|why| {
+            failed(format!(
+                "{what} runs in a container, but {why}; start an engine, name its socket in DOCKER_HOST, or say how {noun} \
+                 is run without one, with {without} of aebuild.toml"
+            ))
+        })
     }
 
     async fn docker(&self) -> Result<&Result<Docker, String>, ProvisionError> {

@@ -1,6 +1,6 @@
 //! The queries of the planner, from a file's text to a plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::db::Db;
@@ -300,6 +300,9 @@ pub fn plan(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<TaskPla
     let mut steps = Vec::with_capacity(task.steps.len());
     let all_touched = touches(db, input, setting);
     let mut touches = Vec::with_capacity(task.steps.len());
+    let all_built = (0..task.steps.len()).map(|at| built(db, input, setting, at as u32));
+    let peerings = all_built.filter_map(|built| Some(built.step.as_ref()?.peerings()));
+    let peers: BTreeSet<String> = peerings.flatten().flat_map(|(_, peers)| peers).collect();
     for (at, decl) in task.steps.iter().enumerate() {
         let built = built(db, input, setting, at as u32);
         let Some(step) = &built.step else { continue };
@@ -309,7 +312,7 @@ pub fn plan(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<TaskPla
         let key = fingerprint(db, input, setting, at as u32);
         let touched = all_touched[at].clone();
         touches.push(touched.clone());
-        let (made_of, parts) = made_of(db, input, run, step.as_ref());
+        let (made_of, parts) = made_of(db, input, run, step.as_ref(), &peers);
         let backoff = &run.config.retry;
         let retry = decl.retry.as_ref().and_then(|retry| {
             let from = task.steps.iter().position(|other| other.id == retry.from)?;

@@ -273,3 +273,39 @@ fn where_a_model_without_a_table_is_asked_is_in_the_keys_of_who_asks_it() {
     assert_eq!(keys("http://one/v1", "k1"), keys("http://one/v1", "k2"));
     assert_ne!(keys("http://one/v1", "k1"), keys("http://two/v1", "k1"));
 }
+
+#[test]
+fn the_description_of_an_agent_is_part_of_it_where_another_may_ask_it() {
+    let text = r#"[
+        {"id": "a", "type": "deploy_agent", "agent_name": "a", "agent_description": "asks"},
+        {"id": "b", "type": "deploy_agent", "agent_name": "b", "agent_description": "answers"},
+        {"id": "peers", "type": "peer_agents", "peerings": [{"source_agent_name": "a", "peer_agent_names": ["b"]}]}
+    ]"#;
+    let plan = planned(text, |setting| {
+        let agent = json!({"type": "scripted"});
+        setting.config.agents = tables(json!({"a": agent, "b": agent}));
+    });
+    assert_eq!(parts(&plan, "a", "description"), "");
+    assert_eq!(
+        parts(&plan, "b", "description"),
+        "description of agent `b`=answers"
+    );
+}
+
+#[test]
+fn the_python_of_this_machine_is_part_of_an_agent_that_is_a_program_in_it() {
+    let text = r#"[{"id": "a", "type": "deploy_agent", "agent_name": "a"},
+                   {"id": "b", "type": "deploy_agent", "agent_name": "b"}]"#;
+    let plan = planned(text, |setting| {
+        setting.config.agents = tables(json!({
+            "a": {"type": "a2a", "command": ["python3", "agent.py"]},
+            "b": {"type": "command", "command": ["say"]},
+        }));
+        setting.tools = [(alone("python3"), "Python 3.1".to_owned())].into();
+    });
+    assert_eq!(
+        parts(&plan, "a", "python3"),
+        "python3 of agent `a`=Python 3.1"
+    );
+    assert_eq!(parts(&plan, "b", "python3"), "");
+}

@@ -6,6 +6,8 @@
 mod api;
 mod container;
 mod image;
+mod ports;
+mod serve;
 mod tar;
 
 use std::path::Path;
@@ -15,7 +17,9 @@ use reqwest::Method;
 use tokio::sync::{Mutex, RwLock};
 
 use self::api::{Api, ApiError};
-pub(super) use self::container::{Ask, Container};
+pub(super) use self::container::Container;
+use self::ports::Ports;
+pub(super) use self::serve::{Network, NotServing, Serve};
 use super::http::escaped;
 use super::reap;
 use crate::digest::Digest;
@@ -26,8 +30,37 @@ use crate::system::disk;
 pub const RUN_LABEL: &str = "aebuild.run";
 /// The label that says which env a container is.
 pub const ENV_LABEL: &str = "aebuild.env";
+/// The label that says which agent a container is.
+pub const AGENT_LABEL: &str = "aebuild.agent";
 /// The label that says in which live folder the run has its lease.
 pub const WORKSPACE_LABEL: &str = "aebuild.workspace";
+
+/// What a container is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Role<'a> {
+    /// An env.
+    Env(&'a str),
+    /// An agent.
+    Agent(&'a str),
+}
+
+impl<'a> Role<'a> {
+    /// Returns the label that says so, and its value.
+    fn label(self) -> (&'static str, &'a str) {
+        match self {
+            Role::Env(name) => (ENV_LABEL, name),
+            Role::Agent(name) => (AGENT_LABEL, name),
+        }
+    }
+
+    /// Returns the repository of the images that are built of such.
+    fn repository(self) -> &'static str {
+        match self {
+            Role::Env(_) => "aebuild-env",
+            Role::Agent(_) => "aebuild-agent",
+        }
+    }
+}
 
 /// The engine, as one run uses it.
 pub struct Docker {
@@ -36,6 +69,8 @@ pub struct Docker {
     workspace: String,
     /// Whether containers can have a network of their own.
     has_bridge: bool,
+    /// The ports of this machine that its containers have.
+    ports: Ports,
     /// Held while an image is built or pulled: what one makes another may need.
     making: Mutex<()>,
     /// Read while a container is made, so that who removes them all can wait for those that come.
@@ -58,6 +93,7 @@ impl Docker {
             run: run.to_owned(),
             workspace: Digest::of_bytes(live.as_os_str().as_encoded_bytes()).to_string(),
             has_bridge,
+            ports: Ports::default(),
             making: Mutex::default(),
             creating: Arc::default(),
         };

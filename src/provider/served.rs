@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 
-use super::docker::{Ask, Container, Docker};
+use super::docker::{Container, Docker, Network, NotServing, Role, Serve};
 use super::http::{HttpSide, direct_client};
 use super::local::LocalSandbox;
 use super::mcp::{McpClient, NotConnected};
@@ -182,87 +182,56 @@ impl ServedEnv {
     pub async fn contain(docker: &Docker, contained: Contained<'_>) -> Result<Self, EnvError> {
         let spec = contained.spec;
         let env = spec.env_id.as_str();
-        let not_started = |why: String, tail: String| EnvError::NotStarted {
-            env: env.to_owned(),
-            why,
-            tail,
-        };
-        let image = match contained.image {
-            Some(image) => {
-                let provided = docker.provide(image).await;
-                provided.map_err(|why| not_started(why, String::new()))?;
-                image.to_owned()
-            }
-            None => {
-                let built = docker.build(contained.files).await;
-                built.map_err(|(why, tail)| not_started(why, tail))?
-            }
-        };
         let variables = |host: &str, port: u16| {
             let mut all = own_variables(spec, Some((host, port)));
             let given = contained.variables.iter();
             all.extend(given.map(|(name, value)| (name.clone(), value.clone())));
             all
         };
-        let ask = Ask {
-            env,
-            image: &image,
-            port: contained.port,
-            variables: &variables,
-        };
-        let started = docker.start(ask).await;
-        let container = started.map_err(|why| not_started(why, String::new()))?;
         let limit = Duration::from_secs(spec.ready_timeout_seconds);
-        let base = format!("http://127.0.0.1:{}", container.port);
-        let waits = Mutex::default();
-        let connecting = async {
+        let serve = Serve {
+            role: Role::Env(env),
+            image: contained.image,
+            files: contained.files,
+            network: Network::Own(contained.port),
+            variables: &variables,
+            limit,
+        };
+        let waits = &Mutex::default();
+        let path = contained.path;
+        let connecting = |base: String| async move {
             loop {
-                match connect(spec, &base, contained.path, &waits).await {
+                match connect(spec, &base, path, waits).await {
+                    Ok(connected) => return Ok(connected),
                     // The engine takes connections before the server does, and drops them.
                     Err(NotConnected::Lost(_)) => tokio::time::sleep(POLL).await,
-                    connected => return connected,
+                    Err(NotConnected::Refused(why)) => {
+                        return Err(format!("it does not speak MCP at `{path}`: {why}"));
+                    }
                 }
             }
         };
-        let mut ended = container.ended.clone();
-        let how = async {
-            let how = ended.wait_for(Option::is_some).await;
-            how.ok().and_then(|how| how.clone()).unwrap_or_default()
-        };
-        let connected = tokio::select! {
-            biased;
-            how = how => Ok(Err(NotConnected::Lost(how))),
-            connected = tokio::time::timeout(limit, connecting) => connected,
-        };
-        let error = match connected {
-            Ok(Ok((mcp, http))) => {
-                return Ok(ServedEnv {
-                    env: env.to_owned(),
-                    exports: http.as_ref().is_some_and(HttpSide::can_export),
-                    mcp,
-                    http,
-                    behind: Behind::Container(container),
-                    gone: Mutex::default(),
-                });
-            }
-            Ok(Err(NotConnected::Lost(why))) => not_started(why, container.tail()),
-            Ok(Err(NotConnected::Refused(why))) => {
-                container.look().await;
-                let why = format!("it does not speak MCP at `{}`: {why}", contained.path);
-                not_started(why, container.tail())
-            }
-            Err(_) => {
-                container.look().await;
-                EnvError::NotReady {
-                    env: env.to_owned(),
-                    limit,
-                    why: locked(&waits).clone(),
-                    tail: container.tail(),
-                }
-            }
-        };
-        container.stop().await;
-        Err(error)
+        match docker.serve(serve, connecting).await {
+            Ok((container, (mcp, http))) => Ok(ServedEnv {
+                env: env.to_owned(),
+                exports: http.as_ref().is_some_and(HttpSide::can_export),
+                mcp,
+                http,
+                behind: Behind::Container(container),
+                gone: Mutex::default(),
+            }),
+            Err(NotServing::NotStarted { why, tail }) => Err(EnvError::NotStarted {
+                env: env.to_owned(),
+                why,
+                tail,
+            }),
+            Err(NotServing::NotReady { tail }) => Err(EnvError::NotReady {
+                env: env.to_owned(),
+                limit,
+                why: locked(waits).clone(),
+                tail,
+            }),
+        }
     }
 
     /// Connects to a server that runs already.

@@ -321,11 +321,12 @@ impl PromptAgent {
             None => Talk::new(&self.conversation_id(cx)),
         };
         let envs = conversation.envs();
-        let _attending = on_triggers::attend_all(cx, &envs)?;
+        let attending = on_triggers::attend_all(cx, &envs)?;
         let triggers = self.triggers(cx, &envs)?;
         let parts = self.parts.clone();
         let talked = conversation.go(&mut talk, parts, triggers).await?;
         let states = on_triggers::settle_all(cx, &envs).await;
+        attending.iter().try_for_each(|those| those.check(cx))?;
         let mut output = self.output(cx, &talk, talked)?;
         output.entries.extend(states);
         Ok(output)

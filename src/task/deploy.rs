@@ -3,6 +3,7 @@
 //! Plain data. Nobody here runs anything or looks at this machine.
 
 mod agent;
+mod decides;
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,8 @@ use super::model::without_user;
 use crate::json::{Map, Value, json};
 use crate::task::Determinism;
 
-pub use agent::{AgentRun, PromptBy};
+pub use agent::{AgentRun, ContainerRun, PromptBy};
+pub use decides::MAX_TURNS;
 
 /// Files that say which packages a folder holds: what an installer writes beside them.
 pub const LOCK_FILES: [&str; 6] = [
@@ -158,6 +160,8 @@ pub struct AgentSpec {
     pub kind: String,
     /// What its file and its table say.
     pub settings: Value,
+    /// Whether its folder has a Dockerfile.
+    pub builds: bool,
 }
 
 /// The kinds of agents that can be run.
@@ -227,22 +231,7 @@ impl EnvSpec {
             let headline = format!("there is no env `{env_id}`");
             return Err(Unusable::new("unknown-env", headline, help));
         }
-        let mut settings = Map::new();
-        for source in [definition.map(|found| &found.settings), table] {
-            let members = source.and_then(Value::as_object).into_iter().flatten();
-            settings.extend(members.map(|(key, value)| (key.clone(), value.clone())));
-        }
-        // How it is run is one decision: what the table says of it stands alone.
-        let ways = ["builtin", "command", "url", "image"];
-        let says = |from: Option<&Value>| {
-            ways.iter()
-                .any(|way| from.is_some_and(|t| t.get(way).is_some()))
-        };
-        if says(table) {
-            settings.retain(|key, _| {
-                !ways.contains(&key.as_str()) || table.is_some_and(|table| table.get(key).is_some())
-            });
-        }
+        let settings = settings_of(definition, table);
         let run = run_of(env_id, definition, &settings)?;
         for path in texts(&settings, "volatile") {
             if let Err(error) = JsonPath::parse(&path) {
@@ -351,12 +340,50 @@ fn texts(settings: &Map<String, Value>, key: &str) -> Vec<String> {
     texts.map(str::to_owned).collect()
 }
 
+fn variables(settings: &Map<String, Value>, key: &str) -> BTreeMap<String, String> {
+    let members = settings.get(key).and_then(Value::as_object);
+    let text = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
+    members.into_iter().flatten().filter_map(text).collect()
+}
+
+/// Returns the image of a container, where one is named.
+fn image(settings: &Map<String, Value>) -> Option<String> {
+    let image = settings.get("image")?;
+    let named = || image.get("registry").or_else(|| image.get("image"));
+    let image = image.as_str().or_else(|| named()?.as_str());
+    image.map(str::to_owned)
+}
+
+fn port(settings: &Map<String, Value>) -> Option<u16> {
+    u16::try_from(settings.get("port")?.as_u64()?).ok()
+}
+
+fn has_file(definition: Option<&Definition>, path: &str) -> bool {
+    definition.is_some_and(|found| found.files.iter().any(|file| file.path == path))
+}
+
+/// The keys that say how an env or an agent is run.
+const WAYS: [&str; 4] = ["builtin", "command", "url", "image"];
+
+/// Returns what the file of a folder and a table say. How it is run is one decision: what the table says of it stands
+/// alone.
+fn settings_of(definition: Option<&Definition>, table: Option<&Value>) -> Map<String, Value> {
+    let members = |source: Option<&Value>| source.and_then(Value::as_object).cloned();
+    let mut settings = members(definition.map(|found| &found.settings)).unwrap_or_default();
+    let table = members(table).unwrap_or_default();
+    if WAYS.iter().any(|way| table.contains_key(*way)) {
+        settings.retain(|key, _| !WAYS.contains(&key.as_str()));
+    }
+    settings.extend(table);
+    settings
+}
+
 fn run_of(
     env_id: &str,
     definition: Option<&Definition>,
     settings: &Map<String, Value>,
 ) -> Result<EnvRun, Unusable> {
-    let ways: Vec<&str> = ["builtin", "command", "url", "image"]
+    let ways: Vec<&str> = WAYS
         .into_iter()
         .filter(|way| settings.contains_key(*way))
         .collect();
@@ -377,20 +404,9 @@ fn run_of(
             ),
         ));
     }
-    let variables: BTreeMap<String, String> = settings
-        .get("variables")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-        .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
-        .collect();
+    let variables = variables(settings, "variables");
     let path = text(settings, "path").unwrap_or("/mcp").to_owned();
-    let builds = definition.is_some_and(|definition| {
-        definition
-            .files
-            .iter()
-            .any(|file| file.path == "Dockerfile")
-    });
+    let builds = has_file(definition, "Dockerfile");
     match ways.first().copied() {
         Some("builtin") => {
             let name = text(settings, "builtin").unwrap_or_default();
@@ -437,15 +453,7 @@ fn run_of(
             url: text(settings, "url").unwrap_or_default().to_owned(),
         }),
         _ => {
-            let image = match settings.get("image") {
-                Some(Value::String(image)) => Some(image.clone()),
-                Some(other) => other
-                    .get("registry")
-                    .or_else(|| other.get("image"))
-                    .and_then(Value::as_str)
-                    .map(str::to_owned),
-                None => None,
-            };
+            let image = image(settings);
             if image.is_none() && !builds {
                 if definition.is_none() && BUILTIN_ENVS.contains(&env_id) {
                     return Ok(EnvRun::Builtin {
@@ -460,12 +468,9 @@ fn run_of(
                     ),
                 ));
             }
-            let port = settings.get("port").and_then(Value::as_u64);
             Ok(EnvRun::Docker {
                 image,
-                port: port
-                    .and_then(|port| u16::try_from(port).ok())
-                    .unwrap_or(18765),
+                port: port(settings).unwrap_or(18765),
                 path,
                 variables,
             })
@@ -499,17 +504,9 @@ impl AgentSpec {
             let headline = format!("there is no agent `{wanted}`");
             return Err(Unusable::new("unknown-agent", headline, help));
         }
-        let mut settings = Map::new();
-        for source in [definition.map(|found| &found.settings), table] {
-            let members = source.and_then(Value::as_object).into_iter().flatten();
-            settings.extend(members.map(|(key, value)| (key.clone(), value.clone())));
-        }
-        let has_script = definition.is_some_and(|definition| {
-            definition
-                .files
-                .iter()
-                .any(|file| file.path == "script.json")
-        });
+        let settings = settings_of(definition, table);
+        let has_script = has_file(definition, "script.json");
+        let builds = has_file(definition, "Dockerfile");
         let in_table = table.and_then(|table| table.get("type")?.as_str());
         let declared = definition.map_or("a2a_agent", |definition| definition.kind.as_str());
         let kind = match in_table.unwrap_or(declared) {
@@ -517,6 +514,7 @@ impl AgentSpec {
             "a2a_agent" if settings.contains_key("url") => "a2a",
             "a2a_agent" if settings.contains_key("model") => "model",
             "a2a_agent" if settings.contains_key("command") => "command",
+            "a2a_agent" if settings.contains_key("image") || builds => "a2a",
             other => other,
         };
         if !AGENT_KINDS.contains(&kind) {
@@ -534,6 +532,7 @@ impl AgentSpec {
             folder: definition.map(|definition| definition.name.clone()),
             kind: kind.to_owned(),
             settings: Value::Object(settings),
+            builds,
         };
         spec.run()?;
         Ok(spec)
@@ -553,11 +552,6 @@ impl AgentSpec {
         }
     }
 
-    /// Returns whether prompts may run commands in a sandbox of this machine: one that is reached at an address runs there.
-    pub fn has_sandbox(&self) -> bool {
-        self.uses_sandbox() && !(self.kind == "a2a" && self.settings.get("url").is_some())
-    }
-
     /// Returns whether the same prompt gives the same reply.
     pub fn determinism(&self) -> Determinism {
         match self.settings.get("determinism").and_then(Value::as_str) {
@@ -571,9 +565,10 @@ impl AgentSpec {
 
     /// Returns the variables of this machine that it sees.
     pub fn pass_variables(&self) -> Vec<String> {
-        match &self.settings {
-            Value::Object(settings) => texts(settings, "pass_variables"),
-            _ => Vec::new(),
+        match (self.run(), &self.settings) {
+            (Ok(AgentRun::Inside | AgentRun::Url { .. }) | Err(_), _) => Vec::new(),
+            (Ok(_), Value::Object(settings)) => texts(settings, "pass_variables"),
+            (Ok(_), _) => Vec::new(),
         }
     }
 }

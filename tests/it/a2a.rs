@@ -2,6 +2,7 @@
 
 mod bad;
 mod commands;
+mod keys;
 mod peers;
 mod sdk;
 mod switch;
@@ -134,6 +135,20 @@ fn an_agent_that_keeps_nothing_is_prompted_without_what_it_was_told_before() {
     let again = story.run();
     assert_eq!(again.ran(), "p2 p3");
     assert_eq!(replies(&again)[1..], ["set, and heard 1", "heard 1 of 2"]);
+}
+
+#[test]
+fn a_process_sees_the_variables_of_this_machine_that_its_table_passes_on() {
+    // Cargo sets it for every test.
+    let value = std::env::var("CARGO_MANIFEST_DIR").unwrap();
+    let sees = |more: &str| {
+        let story = served("", more, &["length CARGO_MANIFEST_DIR"])?;
+        Some(replies(&story.run()))
+    };
+    let Some(without) = sees("") else { return };
+    assert_eq!(without, ["0"]);
+    let with = sees("pass_variables = [\"CARGO_MANIFEST_DIR\"]");
+    assert_eq!(with, Some(vec![value.len().to_string()]));
 }
 
 #[test]

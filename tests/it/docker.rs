@@ -1,7 +1,9 @@
-//! Envs that are containers.
+//! Envs and agents that are containers.
 //!
 //! `AEBUILD_TEST_DOCKER_HOST` names the engine, as `.ci/docker-engine` prints it; without it these tests say so and are
 //! skipped. Nothing is pulled: the image is made of the Python of this machine.
+
+mod agents;
 
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -68,11 +70,27 @@ impl Engine {
 
     /// Returns the labels of the containers that are an env; each test has envs of its own.
     fn containers(&self, env: &str) -> Vec<Value> {
-        let filters = format!("filters={{\"label\":[\"aebuild.env={env}\"]}}");
+        self.labelled(&format!("aebuild.env={env}"))
+    }
+
+    /// Returns the labels of the containers that have a label.
+    fn labelled(&self, label: &str) -> Vec<Value> {
+        let filters = format!("filters={{\"label\":[\"{label}\"]}}");
         let arguments = ["-G", "-d", "all=1", "--data-urlencode", &filters];
         let listed = self.ask(&arguments, "/containers/json", Stdio::null());
         let listed: Vec<Value> = serde_json::from_str(&listed).expect("a list");
         listed.iter().map(|one| one["Labels"].clone()).collect()
+    }
+}
+
+impl Engine {
+    /// Returns the name of an image that filters let through.
+    fn image(&self, filters: &str) -> Value {
+        let filters = format!("filters={filters}");
+        let arguments = ["-G", "--data-urlencode", &filters];
+        let images = self.ask(&arguments, "/images/json", Stdio::null());
+        let images: Value = serde_json::from_str(&images).expect("a list");
+        images[0]["RepoTags"][0].clone()
     }
 }
 
@@ -180,11 +198,7 @@ fn an_env_is_built_and_brought_back_and_leaves_nothing_behind() {
     assert_eq!(engine.containers("notes"), [] as [Value; 0]);
 
     // The image has a name by which others may use it, too.
-    let filters = "filters={\"reference\":[\"aebuild-env\"]}";
-    let arguments = ["-G", "--data-urlencode", filters];
-    let images = engine.ask(&arguments, "/images/json", Stdio::null());
-    let images: Value = serde_json::from_str(&images).expect("a list");
-    let image = &images[0]["RepoTags"][0];
+    let image = engine.image("{\"reference\":[\"aebuild-env\"]}");
     let other = World::new();
     agent(&other);
     task(&other, "named", &["add milk"], &[]);
@@ -262,14 +276,33 @@ fn without_an_engine_the_error_names_the_socket_and_the_way_around() {
     }
 }
 
-/// Waits until a container of an env is there.
-fn wait_for_container(engine: &Engine, env: &str, child: &mut Child) {
+/// Waits until a container that has a label is there.
+fn wait_for_container(engine: &Engine, label: &str, child: &mut Child) {
     let began = Instant::now();
-    while engine.containers(env).is_empty() {
+    while engine.labelled(label).is_empty() {
         let is_late = began.elapsed() > Duration::from_secs(100);
         assert!(!is_late && child.try_wait().unwrap().is_none());
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Interrupts a run whose container hangs, and kills another; what that leaves is left.
+fn interrupt_and_kill(engine: &Engine, world: &World, label: &str) {
+    let mut child = command(world, &engine.host).spawn().unwrap();
+    wait_for_container(engine, label, &mut child);
+    let pid = Pid::from_child(&child);
+    kill_process(pid, Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(engine.labelled(label), [] as [Value; 0]);
+
+    let mut child = command(world, &engine.host).spawn().unwrap();
+    wait_for_container(engine, label, &mut child);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let [left] = &engine.labelled(label)[..] else {
+        panic!("one is left");
+    };
+    assert!(left["aebuild.run"].is_string(), "{left}");
 }
 
 #[test]
@@ -279,21 +312,7 @@ fn ctrl_c_removes_the_container_and_the_next_run_what_a_killed_one_left() {
     task(&world, "hangs", &["add milk"], &[]);
     world.write("aebuild.toml", "[envs.hangs.variables]\nHANG = \"1\"\n");
 
-    let mut child = command(&world, &engine.host).spawn().unwrap();
-    wait_for_container(&engine, "hangs", &mut child);
-    let pid = Pid::from_child(&child);
-    kill_process(pid, Signal::INT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(engine.containers("hangs"), [] as [Value; 0]);
-
-    let mut child = command(&world, &engine.host).spawn().unwrap();
-    wait_for_container(&engine, "hangs", &mut child);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let [left] = &engine.containers("hangs")[..] else {
-        panic!("one is left");
-    };
-    assert!(left["aebuild.run"].is_string(), "{left}");
+    interrupt_and_kill(&engine, &world, "aebuild.env=hangs");
 
     // Another workspace has no say in it; the same one has.
     let other = self::world("other");

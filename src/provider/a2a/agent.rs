@@ -8,7 +8,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::client::{Answer, Ports};
 use super::extensions::{self, Taught};
-use super::{AgentProcess, Client, Fault};
+use super::{Client, Fault, Running};
 use crate::digest::{Digest, Digester};
 use crate::json::{Value, json};
 use crate::step::a2a::{Content, Message, Part, Role, State, Task, plain_parts, read_parts};
@@ -21,7 +21,8 @@ use crate::system::locked;
 pub struct A2aAgent {
     name: String,
     client: Arc<Client>,
-    process: Option<AgentProcess>,
+    /// What runs it for aebuild alone.
+    running: Option<Running>,
     /// What it was told besides messages.
     taught: AsyncMutex<Taught>,
     /// The conversations, by the id that a prompt gives and its attempt: an agent that runs already may know the id from
@@ -42,15 +43,11 @@ impl A2aAgent {
         agent.map_err(|why| failed(name, why, Vec::new()))
     }
 
-    pub(super) fn of(
-        name: &str,
-        client: Client,
-        process: Option<AgentProcess>,
-    ) -> Result<Self, String> {
+    pub(super) fn of(name: &str, client: Client, running: Option<Running>) -> Result<Self, String> {
         Ok(A2aAgent {
             name: name.to_owned(),
             client: Arc::new(client),
-            process,
+            running,
             taught: AsyncMutex::default(),
             contexts: Mutex::default(),
             holder: fresh_id()?,
@@ -65,7 +62,7 @@ impl A2aAgent {
 
     /// Returns whether the agent can be prompted again, as far as is known.
     pub fn is_up(&self) -> bool {
-        self.process.as_ref().is_none_or(AgentProcess::is_up)
+        self.running.as_ref().is_none_or(Running::is_up)
     }
 
     /// Returns the digest of all that was said, by it and to it; `None` where nothing was.
@@ -85,8 +82,8 @@ impl A2aAgent {
 
     /// Ends the agent where it runs for aebuild alone.
     pub async fn stop(&self) {
-        if let Some(process) = &self.process {
-            process.stop().await;
+        if let Some(running) = &self.running {
+            running.stop().await;
         }
     }
 
@@ -179,8 +176,8 @@ impl Agent for A2aAgent {
                 is_lost: Mutex::default(),
             };
             let gone = async {
-                match &self.process {
-                    Some(process) => process.ended().await,
+                match &self.running {
+                    Some(running) => running.ended().await,
                     None => std::future::pending().await,
                 }
             };
@@ -200,9 +197,9 @@ impl Agent for A2aAgent {
                     message,
                     trajectory,
                 })) => {
-                    let message = match &self.process {
+                    let message = match &self.running {
                         // It ends a moment after its connections.
-                        Some(process) if *locked(&open.is_lost) => process.explained(message).await,
+                        Some(running) if *locked(&open.is_lost) => running.explained(message).await,
                         _ => message,
                     };
                     Err(AgentError::Failed {
@@ -393,7 +390,7 @@ impl End {
     }
 }
 
-/// How long an agent's process may take to be seen to have ended.
+/// How long what runs an agent may take to be seen to have ended.
 pub(super) const MOMENT: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! One container: started, watched, given files, removed.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,11 +10,12 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::api::{Api, ApiError};
+use super::ports::Taken;
+use super::serve::{Network, Serve};
 use super::tar::Tar;
-use super::{Docker, ENV_LABEL, RUN_LABEL, WORKSPACE_LABEL};
+use super::{Docker, RUN_LABEL, WORKSPACE_LABEL};
 use crate::json::{Value, json};
 use crate::provider::paths::APP;
-use crate::provider::served::free_port;
 use crate::step::env::{LastLines, TAIL_LINES};
 use crate::step::sandbox::Put;
 use crate::system::{disk, locked};
@@ -22,21 +24,6 @@ use crate::system::{disk, locked};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often the removal of a container is tried.
 const TRIES: u32 = 4;
-
-/// What a container is started with.
-pub(in crate::provider) struct Ask<'a> {
-    /// The env that it is.
-    pub(in crate::provider) env: &'a str,
-    /// Its image.
-    pub(in crate::provider) image: &'a str,
-    /// The port on which it serves.
-    pub(in crate::provider) port: u16,
-    /// Returns its variables; it is told on which address and port it is to serve.
-    pub(in crate::provider) variables: &'a Variables<'a>,
-}
-
-/// From the address and the port on which a container is to serve to its variables.
-type Variables<'a> = dyn Fn(&str, u16) -> Vec<(String, String)> + Sync + 'a;
 
 /// A container, which is removed when it is dropped.
 pub(in crate::provider) struct Container {
@@ -49,50 +36,61 @@ pub(in crate::provider) struct Container {
     tail: Arc<Mutex<String>>,
     watcher: Option<AbortHandle>,
     is_removed: AtomicBool,
+    /// Keeps its port from others, where it has one of this machine.
+    _taken: Option<Taken>,
 }
 
 impl Docker {
     /// Starts a container.
-    pub(in crate::provider) async fn start(&self, ask: Ask<'_>) -> Result<Container, String> {
+    pub(super) async fn start(&self, serve: &Serve<'_>, image: &str) -> Result<Container, String> {
+        let (label, name) = serve.role.label();
         let labels = json!({
             RUN_LABEL: self.run,
-            ENV_LABEL: ask.env,
+            label: name,
             WORKSPACE_LABEL: self.workspace,
         });
         let env = |host: &str, port: u16| -> Vec<String> {
-            let pairs = (ask.variables)(host, port);
+            // The last value of a variable counts, and an engine takes whichever it likes.
+            let pairs: BTreeMap<_, _> = (serve.variables)(host, port).into_iter().collect();
             let pairs = pairs.iter().map(|(name, value)| format!("{name}={value}"));
             pairs.collect()
         };
         let log = json!({"Type": "json-file", "Config": {"max-size": "16m"}});
-        let inner = format!("{}/tcp", ask.port);
-        let (body, port) = if self.has_bridge {
-            let publish = json!([{"HostIp": "127.0.0.1", "HostPort": ""}]);
-            let body = json!({
-                "Image": ask.image,
-                "Env": env("0.0.0.0", ask.port),
-                "Labels": labels,
-                "ExposedPorts": {&inner: {}},
-                "HostConfig": {"PortBindings": {&inner: publish}, "LogConfig": log},
-            });
-            (body, None)
-        } else {
-            // An engine without a bridge publishes no ports. The network is then that of this machine, where the env is
-            // to be seen by nobody else, on a port that is free.
-            let port = free_port().await.map_err(|error| error.to_string())?;
-            let body = json!({
-                "Image": ask.image,
-                "Env": env("127.0.0.1", port),
-                "Labels": labels,
-                "HostConfig": {"NetworkMode": "host", "LogConfig": log},
-            });
-            (body, Some(port))
+        let network = match serve.network {
+            // An engine without a bridge publishes no ports. The network is then that of this machine, where what serves
+            // is to be seen by nobody else, on a port that is free.
+            Network::Own(_) if !self.has_bridge => Network::Machine(None),
+            network => network,
+        };
+        let (body, inner, taken) = match network {
+            Network::Own(port) => {
+                let inner = format!("{port}/tcp");
+                let publish = json!([{"HostIp": "127.0.0.1", "HostPort": ""}]);
+                let body = json!({
+                    "Image": image,
+                    "Env": env("0.0.0.0", port),
+                    "Labels": labels,
+                    "ExposedPorts": {&inner: {}},
+                    "HostConfig": {"PortBindings": {&inner: publish}, "LogConfig": log},
+                });
+                (body, inner, None)
+            }
+            Network::Machine(wanted) => {
+                let taken = self.ports.take(wanted, serve.limit).await?;
+                let body = json!({
+                    "Image": image,
+                    "Env": env("127.0.0.1", taken.port),
+                    "Labels": labels,
+                    "HostConfig": {"NetworkMode": "host", "LogConfig": log},
+                });
+                (body, String::new(), Some(taken))
+            }
         };
         let (api, permit) = (self.api.clone(), self.creating.clone().read_owned().await);
         // Whoever waits for it may be dropped, but what the engine was asked to make is made.
         let made = tokio::spawn(async move {
             let _permit = permit;
-            Container::make(api, &body, &inner, port).await
+            Container::make(api, &body, &inner, taken).await
         });
         let made = made.await;
         let made = made.map_err(|error| format!("bug: starting a container failed: {error}"))?;
@@ -105,7 +103,7 @@ impl Container {
         api: Arc<Api>,
         body: &Value,
         inner: &str,
-        port: Option<u16>,
+        taken: Option<Taken>,
     ) -> Result<Self, ApiError> {
         let made = api
             .ask(Method::POST, "/containers/create", Some(body))
@@ -115,11 +113,12 @@ impl Container {
         let mut container = Container {
             api: api.clone(),
             id: id.to_owned(),
-            port: port.unwrap_or_default(),
+            port: taken.as_ref().map_or(0, |taken| taken.port),
             ended,
             tail: Arc::default(),
             watcher: None,
             is_removed: AtomicBool::new(false),
+            _taken: taken,
         };
         let started = api
             .ask(Method::POST, &format!("/containers/{id}/start"), None)
@@ -128,7 +127,7 @@ impl Container {
             container.stop().await;
             return Err(error);
         }
-        if port.is_none() {
+        if !inner.is_empty() {
             let shown = api
                 .ask(Method::GET, &format!("/containers/{id}/json"), None)
                 .await?;
@@ -152,6 +151,15 @@ impl Container {
     /// Returns what it wrote last, as far as that was read.
     pub(in crate::provider) fn tail(&self) -> String {
         locked(&self.tail).clone()
+    }
+
+    /// Waits until it ends, and says how.
+    pub(in crate::provider) async fn how_it_ended(&self) -> String {
+        let mut ended = self.ended.clone();
+        let how = ended.wait_for(Option::is_some).await;
+        // An error means that who would say so is gone with the container.
+        let how = how.ok().and_then(|how| how.clone());
+        how.unwrap_or_else(|| "it was stopped".to_owned())
     }
 
     /// Reads what it wrote last.

@@ -11,13 +11,11 @@ use crate::step::ContentFile;
 use crate::step::env::LastLines;
 use crate::system::disk;
 
-/// The repository of the images that are built.
-const BUILT: &str = "aebuild-env";
-
 impl Docker {
     /// Returns the image of a folder with a Dockerfile, which is built where there is none of the same files.
-    pub(in crate::provider) async fn build(
+    pub(super) async fn build(
         &self,
+        repository: &str,
         files: &[ContentFile],
     ) -> Result<String, (String, String)> {
         let mut digester = Digester::new("image 1");
@@ -25,7 +23,7 @@ impl Docker {
             digester.text(&file.path).digest(&file.digest);
             digester.number(u64::from(file.executable));
         }
-        let tag = format!("{BUILT}:{}", digester.finish());
+        let tag = format!("{repository}:{}", digester.finish());
         let plain = |error: ApiError| (error.to_string(), String::new());
         let _alone = self.making.lock().await;
         if self.is_here(&tag).await.map_err(plain)? {
@@ -69,7 +67,7 @@ impl Docker {
     }
 
     /// Makes sure that an image is on this machine.
-    pub(in crate::provider) async fn provide(&self, image: &str) -> Result<(), String> {
+    pub(super) async fn provide(&self, image: &str) -> Result<(), String> {
         let _alone = self.making.lock().await;
         let here = self.is_here(image).await;
         if here.map_err(|error| error.to_string())? {

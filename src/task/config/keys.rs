@@ -306,28 +306,40 @@ pub const KEYS: &[KeyDoc] = &[
         doc: "A program and its arguments. With `type = \"a2a\"` it serves A2A over HTTP, on the port that `{port}` stands for, and is started once a task. With `type = \"command\"` it is started for each prompt, answers it and ends; `{folder}` stands for the folder in which the agent's files are. `{python}` stands for the interpreter that has its `requirements`.",
     },
     KeyDoc {
+        path: "agents.*.image",
+        kind: KeyKind::Text,
+        default: "",
+        doc: "The image of a container that serves A2A, run by the Docker engine of this machine, as that of an env is. It is started once a task, in the network of this machine. A folder `agents/<name>/` with a Dockerfile needs none: its image is built. For `type = \"a2a\"`.",
+    },
+    KeyDoc {
+        path: "agents.*.port",
+        kind: KeyKind::Whole(1, 65535),
+        default: "",
+        doc: "The port of this machine on which the container serves whatever it is told; who else needs it waits for it. Where it is not set: one that is free, which the container is told in `PORT` and `A2A_PORT`.",
+    },
+    KeyDoc {
         path: "agents.*.port_variable",
         kind: KeyKind::Text,
         default: "\"PORT\"",
-        doc: "The variable that tells a program that serves A2A its port; `A2A_PORT` tells it as well.",
+        doc: "The variable that tells a program or container that serves A2A its port; `A2A_PORT` tells it as well.",
     },
     KeyDoc {
         path: "agents.*.path",
         kind: KeyKind::Text,
         default: "\"/\"",
-        doc: "The path below which a program that serves A2A has its card.",
+        doc: "The path below which a program or container that serves A2A has its card.",
     },
     KeyDoc {
         path: "agents.*.ready_timeout_seconds",
         kind: KeyKind::Whole(1, 3600),
         default: "60",
-        doc: "How long a program that serves A2A may take to get ready, which it is once it gives its card.",
+        doc: "How long a program or container that serves A2A may take to get ready, which it is once it gives its card.",
     },
     KeyDoc {
         path: "agents.*.state",
         kind: KeyKind::OneOf(&["process", "none"]),
         default: "\"process\"",
-        doc: "What a program that serves A2A keeps from one prompt to the next. `process`: what it was told may decide what it answers, and is nowhere but in its process, so it is told all of it again for a prompt that must run. `none`: nothing but within one step, so a prompt runs without those before it.",
+        doc: "What a program or container that serves A2A keeps from one prompt to the next. `process`: what it was told may decide what it answers, and is nowhere but in its process, so it is told all of it again for a prompt that must run. `none`: nothing but within one step, so a prompt runs without those before it.",
     },
     KeyDoc {
         path: "agents.*.prompt",
@@ -357,7 +369,7 @@ pub const KEYS: &[KeyDoc] = &[
         path: "agents.*.variables.*",
         kind: KeyKind::Text,
         default: "",
-        doc: "Environment variables of the program.",
+        doc: "Environment variables of the program or container.",
     },
     KeyDoc {
         path: "agents.*.determinism",
@@ -369,7 +381,7 @@ pub const KEYS: &[KeyDoc] = &[
         path: "agents.*.pass_variables",
         kind: KeyKind::Variables,
         default: "[]",
-        doc: "Environment variables of this machine that the agent's program sees. Their values become part of the keys of the steps that prompt it.",
+        doc: "Environment variables of this machine that the agent's program or container sees. Their values become part of the keys of the steps that prompt it.",
     },
     KeyDoc {
         path: "agents.*.model",

@@ -17,7 +17,9 @@
 //!
 //! # What is in its key
 //!
-//! The files of the agent's folder, and all fields but `ttl_seconds` and what only says where it runs.
+//! What the agent is run with: what its type uses of `agent.toml` and of its table, and the files of its folder where it is
+//! a program. And all fields but `ttl_seconds`, `metadata` and what only says where it runs; `agent_description` counts
+//! where another agent may ask this one.
 //!
 //! # Differences to agent-env
 //!

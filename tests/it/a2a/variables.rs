@@ -32,8 +32,8 @@ fn run(story: &Story, who: &str) -> (String, String) {
 }
 
 fn teller(more: &str) -> Story {
-    let agent = format!("type = \"command\"\ncommand = [\"sh\", \"-c\", \"echo I am $WHO.\"]\n");
-    story(&(agent + more), &["who are you?"])
+    let agent = "type = \"command\"\ncommand = [\"sh\", \"-c\", \"echo I am $WHO.\"]\n";
+    story(&(agent.to_owned() + more), &["who are you?"])
 }
 
 #[test]

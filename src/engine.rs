@@ -511,8 +511,10 @@ impl<'a> Dispatcher<'a> {
                     output,
                     reads,
                     supersedes,
+                    attempt,
                 } => {
-                    self.keep(task, step, output, reads, supersedes);
+                    let made = (supersedes, attempt);
+                    self.keep(task, step, output, reads, made);
                 }
                 Command::Retire(resource) => self.provisioner.retire(at, &resource),
                 Command::Wake { step, after_ms } => {

@@ -348,6 +348,11 @@ async fn an_answer_that_is_none_is_an_error_and_is_not_kept() {
         place.fails().await,
         "model `fake` answered with what its API does not allow: it holds no choice"
     );
+    let place = Place::new([Answer::text(&"x".repeat(50 << 20))]);
+    assert_eq!(
+        place.fails().await,
+        "model `fake` answered with what its API does not allow: it is longer than 32 MiB"
+    );
     let place = Place::new([Answer::text(""), Answer::text("Hello"), Answer::text("")]);
     assert_eq!(place.ask("Hi").await.unwrap().text, "");
     assert_eq!(place.ask("Hi").await.unwrap().text, "Hello");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::snapshots;
 use crate::context::Lookup;
 use crate::json::{Map, Value, json};
 use crate::step::agent::{AgentError, PromptSettings, Reply, text_of, text_part};
@@ -26,6 +27,8 @@ pub(super) struct Conversation<'a> {
     /// Who plays the user, where there is more than one turn.
     pub(super) user: Option<User>,
     pub(super) max_turns: u64,
+    /// When the agent's work is kept.
+    pub(super) snapshots: Option<&'a snapshots::Config>,
 }
 
 /// Number of characters of a message that the log shows.
@@ -51,6 +54,8 @@ pub(super) struct Talked {
     pub(super) sent: Vec<Value>,
     /// What the user gave besides its message, turn by turn.
     pub(super) extras: Vec<Value>,
+    /// What was kept of the agent's work after turns.
+    pub(super) snapshots: Vec<Value>,
     /// How the triggers of envs stood when those of the user were looked at, turn by turn.
     pub(super) stood: Vec<Value>,
     pub(super) tool_calls: u64,
@@ -90,6 +95,7 @@ impl Conversation<'_> {
             };
             // Without a store there is no place for the trajectory, and the reply counts all the same.
             let kept = cx.services.keep(&on_agent::lines(&reply.trajectory)).ok();
+            let trajectory = kept.as_ref().map(object_url::of);
             talked.trajectories.push(kept);
             talked.tool_calls = talked.tool_calls.saturating_add(reply.tool_calls);
             for act in acts(&reply.trajectory) {
@@ -98,6 +104,17 @@ impl Conversation<'_> {
             cx.note(&format!("{}: {}", self.name, head(&reply.text, SHOWN)));
             talked.model = reply.model.clone().or(talked.model);
             talked.reply = reply;
+            if let Some(config) = self
+                .snapshots
+                .filter(|config| config.is_due(talked.snapshots.len()))
+            {
+                let agent = (self.name, &self.agent);
+                match snapshots::take(cx, config, agent, talk, trajectory, false).await {
+                    Ok(row) => talked.snapshots.push(row),
+                    // Only the last one must be there.
+                    Err(error) => cx.note(&format!("no snapshot after turn {turn}: {error}")),
+                }
+            }
             let Some(user) = self.user.as_ref().filter(|_| turn < self.max_turns) else {
                 break;
             };

@@ -318,3 +318,61 @@ fn a_user_that_cannot_be_asked_fails_the_step_and_one_that_fails_ends_the_conver
     );
     assert_eq!(talk("parrot", "Hi"), None);
 }
+
+#[test]
+fn the_work_of_an_agent_is_kept_after_each_turn_and_at_the_end() {
+    let rows = |config: Value| {
+        let fields = json!({
+            "agent_name": "parrot", "prompt": "Hi", "user_agent_name": "a", "max_conversation_turns": 3,
+            "snapshot_config": config,
+        });
+        let step = build_step(&TYPE, "talk", fields);
+        let world = relays(json!([]))
+            .env(FakeEnv::new("email").state(json!([{"kind": "data", "data": {"emails": []}}])));
+        let output = run(&*step, "talk", &world).unwrap();
+        let mut shown = String::new();
+        for entry in &output.entries {
+            let place = format!("{:?}", entry.place);
+            if place.contains("agent_snapshots") {
+                let row = &entry.value;
+                let state = row.get("env_universe_object_url").is_some();
+                shown.push_str(&format!(
+                    "turn {} {} {state}\n",
+                    row["turn"], row["is_final"]
+                ));
+                assert!(
+                    row["bundle_object_url"].is_string()
+                        && row["trajectory_object_url"].is_string()
+                );
+            } else if place.contains("env_snapshotted_universes") {
+                shown.push_str(&format!("{}\n", entry.value["id"]));
+            }
+        }
+        shown
+    };
+    expect![[r#"
+        turn 3 true false
+    "#]]
+    .assert_eq(&rows(json!({})));
+    expect![[r#"
+        turn 1 false true
+        turn 2 false true
+        turn 3 false true
+        turn 3 true true
+        "@local/universes/talk-3-email"
+    "#]]
+    .assert_eq(&rows(json!({"per_turn": true, "env_id": "email"})));
+    expect![[r#"
+        turn 1 false false
+        turn 3 true false
+    "#]]
+    .assert_eq(&rows(json!({"per_turn": true, "max_snapshots": 2})));
+    expect![[r#"
+        not-supported-yet /snapshot_config/interval_seconds: snapshots by time are not there in this release: no two runs would give the same (delete it, and write "per_turn": true)
+        conflicting-fields /snapshot_config/at_end: `snapshot_config` keeps nothing: neither `at_end` nor `per_turn` is true (write "per_turn": true, or delete `at_end`)
+    "#]]
+    .assert_eq(&refused(
+        &TYPE,
+        json!({"prompt": "x", "snapshot_config": {"interval_seconds": 5, "at_end": false}}),
+    ));
+}

@@ -361,8 +361,12 @@ fn bot() -> World {
 
 /// Runs with an endpoint and a key from the environment, and returns all that was said.
 fn run_at(world: &World, endpoint: &FakeEndpoint, key: &str) -> String {
+    run_at_url(world, &endpoint.url, key)
+}
+
+fn run_at_url(world: &World, url: &str, key: &str) -> String {
     let mut command = world.command(env!("CARGO_BIN_EXE_aebuild"));
-    let command = command.arg("run").env("OPENAI_BASE_URL", &endpoint.url);
+    let command = command.arg("run").env("OPENAI_BASE_URL", url);
     let output = command.env("OPENAI_API_KEY", key).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     String::from_utf8_lossy(&said).into_owned()
@@ -382,6 +386,52 @@ fn a_model_without_a_table_is_asked_anew_at_another_endpoint_but_not_with_anothe
     assert_eq!((one.n_asked(), two.n_asked()), (1, 1), "{other}");
     let back = run_at(&world, &one, "key-number-2");
     assert_eq!((one.n_asked(), two.n_asked()), (1, 1), "{back}");
+}
+
+#[test]
+fn a_password_in_an_address_is_written_nowhere() {
+    const PASSWORD: &str = "pw-nobody-spoke-of";
+    let refusal = format!(r#"{{"error": {{"message": "not you: {PASSWORD}"}}}}"#);
+    let endpoint = FakeEndpoint::new([Answer::status(401, &refusal), Answer::text("Hello.")]);
+    let world = bot();
+    let url = endpoint.url.replace("://", &format!("://me:{PASSWORD}@"));
+    let said = run_at_url(&world, &url, "key-number-1") + &run_at_url(&world, &url, "key-number-1");
+    assert_eq!(endpoint.n_asked(), 2, "{said}");
+    assert!(said.contains("not you: [redacted]"), "{said}");
+    // The same endpoint without it, and the answer is kept.
+    run_at(&world, &endpoint, "key-number-1");
+    assert_eq!(endpoint.n_asked(), 2);
+    let near = run_at_url(
+        &world,
+        "http://me:pw-nobody-spoke-of@127.0.0.1:1",
+        "key-number-1",
+    );
+    assert!(!(said + &near).contains(PASSWORD), "{near}");
+    let found = world.shell(&format!(
+        "grep -r {PASSWORD} . \"$AEBUILD_CACHE_DIR\" | head -3"
+    ));
+    assert_eq!(found.0, "");
+}
+
+#[test]
+fn a_key_that_is_written_into_the_configuration_is_refused_and_not_shown() {
+    const KEY: &str = "sk-ant-abc-123";
+    let world = bot();
+    for line in [
+        format!("key_variable = \"{KEY}\""),
+        format!("api_key = \"{KEY}\""),
+        format!("token = {KEY}"),
+        format!("base_url = \"http://me:{KEY}@127.0.0.1:1\""),
+    ] {
+        world.write("aebuild.toml", &format!("[models.m]\n{line}\n"));
+        for arguments in [&["run"][..], &["check"], &["check", "--format", "json"]] {
+            let output = world.aebuild(arguments);
+            let said = [output.stdout, output.stderr].concat();
+            let said = String::from_utf8_lossy(&said).into_owned();
+            assert_eq!(output.status.code(), Some(1), "{said}");
+            assert!(said.contains("aebuild.toml") && !said.contains(KEY), "{said}");
+        }
+    }
 }
 
 #[test]

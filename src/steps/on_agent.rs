@@ -9,8 +9,8 @@ use tokio::sync::Mutex as AsyncMutex;
 use crate::context::Lookup;
 use crate::json::{Value, from_slice, object_before};
 use crate::step::agent::{
-    Agent, AgentDoor, AgentError, Doors, Peer, PeerLine, Prompt, PromptSettings, Reply, Skill,
-    text_part,
+    Agent, AgentDoor, AgentError, Behind, Doors, Peer, PeerLine, Prompt, PromptSettings, Reply,
+    Skill, text_part,
 };
 use crate::step::env::LiveEnv;
 use crate::step::sandbox::{BoxFuture, Sandbox};
@@ -30,6 +30,7 @@ pub(super) struct Party {
     pub(super) sandbox: Option<Arc<dyn Sandbox>>,
     peers: Vec<Peer>,
     settings: PromptSettings,
+    behind: Behind,
     attempt: u32,
 }
 
@@ -53,7 +54,17 @@ impl Talk {
 
 /// Finds an agent and what belongs to it; all that is looked up is on record.
 pub(super) fn party(cx: StepCx<'_>, name: &str) -> Result<Party, StepError> {
-    party_at(cx, name, MAX_DEPTH)
+    party_at(cx, name, &Behind::default())
+}
+
+/// Finds an agent likewise that follows an instruction of a trigger; `by_call` says whether the call that set the trigger
+/// off is answered only after it.
+pub(super) fn instructed(cx: StepCx<'_>, name: &str, by_call: bool) -> Result<Party, StepError> {
+    let behind = Behind {
+        agents: Vec::new(),
+        by_call,
+    };
+    party_at(cx, name, &behind)
 }
 
 /// Returns whether a step before said that a name is a person's.
@@ -64,7 +75,7 @@ pub(super) fn is_person(cx: StepCx<'_>, name: &str) -> bool {
     people.any(|person| person["agent_name"] == name)
 }
 
-fn party_at(cx: StepCx<'_>, name: &str, depth: usize) -> Result<Party, StepError> {
+fn party_at(cx: StepCx<'_>, name: &str, behind: &Behind) -> Result<Party, StepError> {
     let agent = cx.agent(name)?;
     let deployed = cx.find(&Lookup::Agent(name.to_owned())).unwrap_or_default();
     let role = deployed.get("role").and_then(Value::as_str);
@@ -86,13 +97,15 @@ fn party_at(cx: StepCx<'_>, name: &str, depth: usize) -> Result<Party, StepError
     };
     let mut peers = Vec::new();
     let mut reach = envs.clone();
+    let mut behind_peers = behind.clone();
+    behind_peers.agents.push(name.to_owned());
     for peer in peers_of(cx, name) {
-        if depth == 0 {
+        if behind.agents.len() == MAX_DEPTH {
             break;
         }
         let deployed = cx.find(&Lookup::Agent(peer.clone())).unwrap_or_default();
         let description = deployed.get("agent_description").and_then(Value::as_str);
-        let party = party_at(cx, &peer, depth - 1)?;
+        let party = party_at(cx, &peer, &behind_peers)?;
         for env in &party.reach {
             if !reach.iter().any(|other| other.env_id() == env.env_id()) {
                 reach.push(env.clone());
@@ -118,6 +131,7 @@ fn party_at(cx: StepCx<'_>, name: &str, depth: usize) -> Result<Party, StepError
         sandbox: cx.services.agent_sandbox(name),
         peers,
         settings,
+        behind: behind.clone(),
         attempt: cx.services.attempt(),
     })
 }
@@ -176,6 +190,7 @@ impl Party {
             sandbox: self.sandbox.clone(),
             peers: self.peers.clone(),
             settings: self.with(settings),
+            behind: self.behind.clone(),
             attempt: self.attempt,
             timeout,
         };

@@ -5,6 +5,7 @@ mod commands;
 mod peers;
 mod sdk;
 mod switch;
+mod together;
 
 use std::fs;
 use std::net::TcpStream;

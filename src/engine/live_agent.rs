@@ -196,6 +196,7 @@ impl LateAgent {
             reply_file: reply_file.clone(),
             files: files.map_or(Vec::new(), |content| content.files.clone()),
             variables,
+            given: self.parts.variables.clone(),
             python: around.python,
         })
     }

@@ -128,7 +128,7 @@ impl LateAgent {
     /// Waits for the turn of a prompt; others know meanwhile that the step waits.
     async fn turn(&self, behind: &Behind) -> Result<Turn, AgentError> {
         let seat = match (&self.run, &self.parts.sandbox_name) {
-            (AgentRun::Url { url }, _) => Seat::Address(url.trim_end_matches('/').to_owned()),
+            (AgentRun::Url { url, .. }, _) => Seat::Address(url.trim_end_matches('/').to_owned()),
             (_, Some(sandbox)) => Seat::Sandbox(self.task, sandbox.clone()),
             (_, None) => Seat::Agent(self.task, self.name.clone()),
         };
@@ -217,7 +217,7 @@ impl LateAgent {
             return Ok(agent.clone());
         }
         let made = match &self.run {
-            AgentRun::Url { url } => {
+            AgentRun::Url { url, .. } => {
                 let connecting = A2aAgent::connect(&self.name, url);
                 match timeout(limit, connecting).await {
                     Ok(connected) => connected?.with(self.lessons(url)?),

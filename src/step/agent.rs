@@ -15,6 +15,8 @@ pub struct Prompt {
     pub parts: Vec<Value>,
     /// The conversation that it belongs to.
     pub context_id: String,
+    /// Whether later steps may go on with the conversation.
+    pub lasts: bool,
     /// Which turn of the conversation it is, the first being 1.
     pub turn: u64,
     /// What the agent left of the turns before, see [`Reply::memory`]; null at the first.
@@ -41,6 +43,7 @@ impl Prompt {
         Prompt {
             parts: vec![text_part(text)],
             context_id: "context".to_owned(),
+            lasts: false,
             turn: 1,
             memory: Value::Null,
             envs: Vec::new(),

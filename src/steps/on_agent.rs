@@ -38,6 +38,8 @@ pub(super) struct Party {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Talk {
     pub(super) context_id: String,
+    /// Whether later steps may go on with it.
+    pub(super) lasts: bool,
     pub(super) turn: u64,
     pub(super) memory: Value,
 }
@@ -46,6 +48,7 @@ impl Talk {
     pub(super) fn new(context_id: &str) -> Self {
         Talk {
             context_id: context_id.to_owned(),
+            lasts: false,
             turn: 0,
             memory: Value::Null,
         }
@@ -184,6 +187,7 @@ impl Party {
         let prompt = Prompt {
             parts,
             context_id: talk.context_id.clone(),
+            lasts: talk.lasts,
             turn: talk.turn,
             memory: std::mem::take(&mut talk.memory),
             envs: self.envs.clone(),

@@ -96,7 +96,12 @@ impl A2aAgent {
         *locked(&self.history)
     }
 
-    fn remember(&self, said: &Value) {
+    /// Notes what was said. Of an agent that runs already only conversations count with which later steps may go on: each
+    /// of the others begins anew.
+    fn remember(&self, prompt: &Prompt, said: &Value) {
+        if self.running.is_none() && !prompt.lasts {
+            return;
+        }
         let mut history = locked(&self.history);
         let mut digester = Digester::new("what an agent heard");
         if let Some(before) = history.as_ref() {
@@ -143,7 +148,7 @@ impl A2aAgent {
             ));
         }
         // The ids are by chance, and tell nothing.
-        self.remember(&json!(plain_parts(&message.parts)));
+        self.remember(prompt, &json!(plain_parts(&message.parts)));
         let sent = self.client.send(&message).await;
         let end = match sent.map_err(faulty)? {
             Answer::Message(answer) => Task {
@@ -167,7 +172,7 @@ impl A2aAgent {
         trajectory.extend(said(prompt));
         let own = extensions::trajectory(&self.client, &end).await;
         let end = End::of(&end, message.context_id);
-        self.remember(&json!(end.parts));
+        self.remember(prompt, &json!(end.parts));
         if own.is_empty() {
             trajectory.push(json!({"role": "assistant", "content": end.text, "parts": end.parts}));
         } else {

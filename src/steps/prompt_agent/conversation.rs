@@ -91,7 +91,7 @@ impl Conversation<'_> {
             // Without a store there is no place for the trajectory, and the reply counts all the same.
             let kept = cx.services.keep(&on_agent::lines(&reply.trajectory)).ok();
             talked.trajectories.push(kept);
-            talked.tool_calls += reply.tool_calls;
+            talked.tool_calls = talked.tool_calls.saturating_add(reply.tool_calls);
             cx.note(&format!("{}: {}", self.name, head(&reply.text, SHOWN)));
             talked.model = reply.model.clone().or(talked.model);
             talked.reply = reply;
@@ -314,6 +314,7 @@ pub(super) fn resumed(
     let memory = crate::json::from_slice(&bytes).map_err(|_| lost())?;
     Ok(Some(Talk {
         context_id: context_id.to_owned(),
+        lasts: true,
         turn: found["turns"].as_u64().unwrap_or(0),
         memory,
     }))

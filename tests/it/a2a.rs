@@ -253,6 +253,21 @@ impl AgentDoor for Listener {
             }
         };
         drop(talks);
+        let n_heard = self
+            .heard
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|heard| **heard == text)
+            .count();
+        if text == "flaky" && n_heard == 1 {
+            let failed = AgentError::Failed {
+                agent: "listener".to_owned(),
+                message: "not today".to_owned(),
+                trajectory: Vec::new(),
+            };
+            return Box::pin(async { Err(failed) });
+        }
         if text == "wait" {
             return Box::pin(std::future::pending());
         }
@@ -399,4 +414,22 @@ fn an_agent_that_runs_already_and_keeps_nothing_goes_on_with_what_it_gave_back()
     let seen = story.run();
     assert_eq!(seen.ran(), "p3");
     assert_eq!(replies(&seen)[3], "I heard one|two|three");
+}
+
+#[test]
+fn a_prompt_that_is_tried_again_is_part_of_a_conversation_in_which_it_was_not_said_before() {
+    let listening = Listening::new();
+    let grant = listening.open();
+    let agent = format!("type = \"a2a\"\nurl = \"{}\"", grant.url());
+    let story = story(&agent, &[]);
+    conversation(&story, &["one", "flaky"]);
+    let text = fs::read_to_string(story.path("tasks/t.json")).unwrap();
+    let mut steps: Vec<Value> = aebuild::json::from_slice(text.as_bytes()).unwrap();
+    steps[3]["retry_config"] = json!({"retry_from_step_id": "p2", "max_retries": 1});
+    story.write("tasks/t.json", json!(steps).to_string());
+    let seen = story.run();
+    assert_eq!(
+        replies(&seen),
+        ["I heard alone", "I heard one", "I heard one|flaky"]
+    );
 }

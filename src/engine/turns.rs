@@ -238,7 +238,8 @@ mod tests {
                 locked(&self.0).push("goes on");
             }
         }
-        let (turns, told) = (Arc::new(Turns::default()), Arc::default());
+        let turns = Arc::new(Turns::default());
+        let told: Arc<Mutex<Vec<&str>>> = Arc::default();
         let take = |step| {
             let who = Who {
                 task: 0,

@@ -120,5 +120,5 @@ fn who_waits_on_an_env_does_not_wait_for_those_who_wait_for_its_agent() {
     steps.insert(1, clock);
     steps[2]["depends_on"] = json!([{"task_step_id": "clock"}]);
     story.write("tasks/t.json", json!(steps).to_string());
-    assert_eq!(replies(&story.run())[..2], ["waited", "waited"]);
+    assert_eq!(replies(&story.run())[..2], ["2026-01-02T00:00:00Z"; 2]);
 }

@@ -355,6 +355,10 @@ impl<'a> Dispatcher<'a> {
                     self.tell_log(running, step, &log);
                     running.logs.insert(step, (log, started_us, took_us));
                     if let Ended::Failed(error) = &ended {
+                        if self.models.over_budget().is_some() {
+                            // What is done stays done.
+                            running.scheduler.forbid_retries();
+                        }
                         let planned = &running.job.plan.steps[step.at()];
                         self.store.keep_failure(
                             planned,
@@ -508,8 +512,10 @@ impl<'a> Dispatcher<'a> {
                     output,
                     reads,
                     supersedes,
+                    attempt,
                 } => {
-                    self.keep(task, step, output, reads, supersedes);
+                    let made = (supersedes, attempt);
+                    self.keep(task, step, output, reads, made);
                 }
                 Command::Retire(resource) => self.provisioner.retire(at, &resource),
                 Command::Wake { step, after_ms } => {

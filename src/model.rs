@@ -322,8 +322,9 @@ impl Asker {
         let reply = reply?;
         // An empty answer says nothing, unless it ends work with tools; whoever asks again gets the chance of a better one.
         let is_empty = reply.text.is_empty() && reply.calls.is_empty();
+        let is_refused = reply.finish == Finish::Refusal;
         let has_worked = matches!(request.messages.last(), Some(ChatMessage::Tool { .. }));
-        if !is_empty || (has_worked && reply.finish == Finish::Stop) {
+        if !is_refused && (!is_empty || (has_worked && reply.finish == Finish::Stop)) {
             let (store, key, kept) = (self.exchange.store.clone(), *key, format::encode(&reply));
             // It may wait for the disk. A panic in there has said what it is.
             let _ = tokio::task::spawn_blocking(move || store.put(&key, &kept)).await;

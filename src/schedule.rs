@@ -151,6 +151,19 @@ pub struct Retry {
 }
 
 impl TaskPlan {
+    /// Returns for each step how many attempts it may have.
+    pub fn attempts(&self) -> Vec<u32> {
+        let mut attempts = vec![1; self.steps.len()];
+        for step in &self.steps {
+            let Some(retry) = step.retry else { continue };
+            for inside in self.graph.span(retry.from) {
+                let most = &mut attempts[inside.at()];
+                *most = (*most).max(retry.max_retries.saturating_add(1));
+            }
+        }
+        attempts
+    }
+
     /// Returns the step that deploys what a step finds under this place, the last one among those that it waits for.
     pub fn maker_of(&self, step: StepIx, place: &Place) -> Option<StepIx> {
         let makes = |other: &StepIx| {
@@ -286,6 +299,8 @@ pub enum Command {
         reads: Vec<Read>,
         /// Whether it takes the place of a result that is kept under the same reads.
         supersedes: bool,
+        /// In which attempt it was made, from 1.
+        attempt: u32,
     },
     /// End a live thing.
     Retire(ResourceId),

@@ -36,6 +36,7 @@ pub use crate::engine::{Told, Wish};
 pub use explain::{Cause, Explanation};
 pub use serve::{Served, builtin_envs};
 pub use serve_agent::LoneAgent;
+pub use setting::{STATE_FOLDER, recorded_workspace};
 pub use upkeep::{HistoryRow, Nondeterminism};
 
 /// What a session is opened on.

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::{ExitStatus, Face, SessionError, fault};
+use super::{ExitStatus, Face, SessionError, fault, show};
 use crate::diagnostic::did_you_mean;
 use crate::record::desk;
+use crate::session::STATE_FOLDER;
 
 /// Answer a question that a run waits with: a review, or a message to a person
 #[derive(clap::Args, Debug)]
@@ -22,8 +23,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: Args, face: &mut Face) -> Result<ExitStatus, SessionError> {
-    let session = face.open(args.workspace.into_iter().collect(), true)?;
-    let state = session.state_folder();
+    let state = show::workspace(args.workspace.as_deref(), face)?.join(STATE_FOLDER);
     let waiting = desk::waiting(&state);
     let Some(id) = args.question else {
         if waiting.is_empty() {

@@ -1,10 +1,11 @@
 //! `aebuild show`: look at a recorded run.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{ExitStatus, Face, SessionError, fault};
 use crate::record::{self, ReadError, RunRecord, Status, event_line};
 use crate::report::{Paint, TaskLine, count, counts, summary};
+use crate::session::recorded_workspace;
 use crate::system::timestamp;
 
 /// Show a recorded run
@@ -23,13 +24,12 @@ pub(super) struct Args {
     log: Option<String>,
     /// Look at the runs of this task folder or workspace [default: the current folder]
     #[arg(long = "in", value_name = "PATH")]
-    workspace: Option<std::path::PathBuf>,
+    workspace: Option<PathBuf>,
 }
 
 /// Runs the command.
 pub(super) fn run(args: Args, face: &mut Face) -> Result<ExitStatus, SessionError> {
-    let session = face.open(args.workspace.clone().into_iter().collect(), true)?;
-    let workspace = session.workspace().to_owned();
+    let workspace = workspace(args.workspace.as_deref(), face)?;
     if args.list {
         return list(&workspace, face);
     }
@@ -44,6 +44,15 @@ pub(super) fn run(args: Args, face: &mut Face) -> Result<ExitStatus, SessionErro
     let text = run_text(&run, face);
     face.printer.out(&text);
     Ok(ExitStatus::Passed)
+}
+
+/// Returns the workspace in which runs were recorded, else the one that a run here would have.
+pub(super) fn workspace(path: Option<&Path>, face: &mut Face) -> Result<PathBuf, SessionError> {
+    if let Some(found) = recorded_workspace(&*face.system, path) {
+        return Ok(found);
+    }
+    let session = face.open(path.map(Path::to_path_buf).into_iter().collect(), true)?;
+    Ok(session.workspace().to_owned())
 }
 
 fn not_found(error: ReadError) -> SessionError {

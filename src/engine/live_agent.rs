@@ -167,7 +167,7 @@ impl LateAgent {
             ProvisionError::Failed(why) | ProvisionError::Lost(Some(why)) => why,
             ProvisionError::Lost(None) => "it cannot be made".to_owned(),
         };
-        AgentError::Failed {
+        AgentError::Unreachable {
             agent: self.name.clone(),
             message: why,
             trajectory: Vec::new(),

@@ -173,6 +173,7 @@ impl Store {
                 step: planned.id.to_string(),
                 started_us: now_us,
                 took_us: 0,
+                attempt: 0,
             },
             log: Log::default(),
         };

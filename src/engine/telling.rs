@@ -75,7 +75,7 @@ impl<'a> Dispatcher<'a> {
         step: StepIx,
         output: Arc<Output>,
         reads: Vec<Read>,
-        supersedes: bool,
+        (supersedes, attempt): (bool, u32),
     ) {
         let planned = &task.job.plan.steps[step.at()];
         let changed = task.job.contents[step.at()].iter().find_map(|content| {
@@ -100,6 +100,7 @@ impl<'a> Dispatcher<'a> {
             step: format!("{}/{}", task.job.plan.name, planned.id),
             started_us,
             took_us,
+            attempt,
         };
         let blobs = store::blobs_of(&output, &log);
         match self

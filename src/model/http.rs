@@ -13,7 +13,7 @@ use crate::step::model::ModelError;
 use crate::task::model::{Api, ModelSpec};
 
 /// The longest answer that is taken, in bytes.
-const MAX_ANSWER: usize = 64 << 20;
+const MAX_ANSWER: usize = 32 << 20;
 /// How much of what an endpoint says of an error is told.
 const MAX_ERROR: usize = 600;
 

@@ -348,6 +348,11 @@ async fn an_answer_that_is_none_is_an_error_and_is_not_kept() {
         place.fails().await,
         "model `fake` answered with what its API does not allow: it holds no choice"
     );
+    let place = Place::new([Answer::text(&"x".repeat(50 << 20))]);
+    assert_eq!(
+        place.fails().await,
+        "model `fake` answered with what its API does not allow: it is longer than 32 MiB"
+    );
     let place = Place::new([Answer::text(""), Answer::text("Hello"), Answer::text("")]);
     assert_eq!(place.ask("Hi").await.unwrap().text, "");
     assert_eq!(place.ask("Hi").await.unwrap().text, "Hello");
@@ -368,16 +373,17 @@ async fn an_answer_that_is_none_is_an_error_and_is_not_kept() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_an_answer() {
+async fn a_refusal_is_an_answer_that_is_not_kept() {
     let message = json!({"content": null, "refusal": "I will not."});
     let body = json!({"choices": [{"message": message, "finish_reason": "stop"}]});
-    let place = Place::new([Answer::json(body)]);
+    let place = Place::new([Answer::json(&body), Answer::json(&body)]);
     let reply = place.ask("Hi").await.unwrap();
     assert_eq!(
         (reply.finish, reply.text.as_str()),
         (Finish::Refusal, "I will not.")
     );
-    assert_eq!(place.ask("Hi").await.unwrap().finish, Finish::Refusal);
+    let again = place.ask("Hi").await.unwrap();
+    assert_eq!((again.finish, again.from_cache), (Finish::Refusal, false));
     assert_eq!(reply.usage.cost_usd, None);
 }
 

@@ -121,8 +121,11 @@ pub fn touches(
             }
             for env_id in &maker.env_ids {
                 let env = ResourceId::env(env_id);
-                if !touched.iter().any(|(resource, _)| *resource == env) {
-                    touched.push((env, Touch::Mutates));
+                match touched.iter_mut().find(|(resource, _)| *resource == env) {
+                    // What only looks at the env itself has an agent work on it.
+                    Some((_, touch)) if *touch == Touch::Observes => *touch = Touch::Mutates,
+                    Some(_) => {}
+                    None => touched.push((env, Touch::Mutates)),
                 }
             }
             join_executors(graph, at, &executors, &mut touched, &mut prompted);

@@ -76,6 +76,11 @@ impl Agent for ModelAgent {
                     error,
                     trajectory,
                 }),
+                Ok(Err(Fault::NotSetUp(message))) => Err(AgentError::Unreachable {
+                    agent,
+                    message,
+                    trajectory,
+                }),
                 Ok(Err(Fault::Message(message))) => Err(AgentError::Failed {
                     agent,
                     message,
@@ -95,6 +100,8 @@ impl Agent for ModelAgent {
 enum Fault {
     /// The agent fails with this message.
     Message(String),
+    /// The agent cannot be asked.
+    NotSetUp(String),
     /// The model gave no answer.
     Model(ModelError),
     /// An env is of no more use.
@@ -106,7 +113,7 @@ impl ModelAgent {
         let settings = &prompt.settings;
         let Some(model) = settings.model.as_ref().or(self.model.as_ref()) else {
             let name = &self.name;
-            return Err(Fault::Message(format!(
+            return Err(Fault::NotSetUp(format!(
                 "nothing says which model it asks; add `model` to [agents.{name}] of aebuild.toml, or to the step"
             )));
         };
@@ -303,6 +310,9 @@ impl Talk {
         });
         if answered.is_error {
             moment["is_error"] = json!(true);
+        }
+        if let Some(by) = answered.by {
+            moment["by"] = json!(by);
         }
         self.note(moment);
         self.messages.push(ChatMessage::Tool {

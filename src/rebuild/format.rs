@@ -14,7 +14,7 @@ use crate::resource::{Effect, ResourceId, ResourceKind, Version};
 use crate::step::StoredFile;
 
 /// The version of the trace format.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 
 #[derive(Serialize, Deserialize)]
 struct TraceForm {
@@ -29,6 +29,7 @@ struct TraceForm {
     step: String,
     started_us: i64,
     took_us: u64,
+    attempt: u32,
     log: Vec<u8>,
     stored_log: Option<([u8; 32], u64)>,
 }
@@ -164,6 +165,7 @@ pub fn encode(trace: &Trace) -> Vec<u8> {
         step: trace.made.step.clone(),
         started_us: trace.made.started_us,
         took_us: trace.made.took_us,
+        attempt: trace.made.attempt,
         log: trace.log.inline.clone(),
         stored_log: trace.log.stored.map(|file| (file.sha256, file.size)),
     };
@@ -217,6 +219,7 @@ pub fn decode(bytes: &[u8]) -> Option<Trace> {
             step: form.step,
             started_us: form.started_us,
             took_us: form.took_us,
+            attempt: form.attempt,
         },
         log: Log {
             inline: form.log,
@@ -279,6 +282,7 @@ mod tests {
                 step: "t/s".to_owned(),
                 started_us: -1,
                 took_us: 2,
+                attempt: 3,
             },
             log: Log {
                 inline: vec![0, 255, b'\n'],

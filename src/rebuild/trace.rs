@@ -69,6 +69,8 @@ pub struct MadeBy {
     pub started_us: i64,
     /// How long it ran, microseconds.
     pub took_us: u64,
+    /// In which attempt of the step, from 1; 0 where nobody says it.
+    pub attempt: u32,
 }
 
 /// The log of a step: what its commands printed and what it said of itself.
@@ -116,6 +118,10 @@ impl Trace {
         for read in reads {
             read.key.write_to(&mut digester);
             digester.maybe(read.digest.as_ref());
+        }
+        // What a later attempt gave stands beside what the first one gave, for who allows no other.
+        if self.made.attempt > 1 {
+            digester.number(self.made.attempt.into());
         }
         digester.finish()
     }

@@ -74,7 +74,7 @@ impl Scheduler<'_> {
                 digest: group_run,
             });
         }
-        let supersedes = run.supersedes;
+        let (supersedes, attempt) = (run.supersedes, run.attempt);
         if group_run.is_none() {
             let trace = Trace {
                 fingerprint: planned.key.fingerprint,
@@ -94,6 +94,7 @@ impl Scheduler<'_> {
             output,
             reads,
             supersedes,
+            attempt,
         });
     }
 }

@@ -40,6 +40,7 @@ impl Scheduler<'_> {
             },
         );
         if self.closed.is_none()
+            && !self.no_retries
             && self.planned(step).part != StepPart::CachedOnly
             && let Some(retry) = self.planned(step).retry
         {

@@ -77,6 +77,8 @@ pub struct Scheduler<'s> {
     pub(super) failures: Vec<Failure>,
     pub(super) resets: Vec<Value>,
     pub(super) retries_used: HashMap<StepIx, u32>,
+    /// Whether no step is tried again.
+    pub(super) no_retries: bool,
     /// How many waits before a retry are not over.
     pub(super) asleep: HashMap<StepIx, u32>,
     pub(super) commands: Vec<Command>,
@@ -147,6 +149,7 @@ impl<'s> Scheduler<'s> {
             failures: Vec::new(),
             resets: Vec::new(),
             retries_used: HashMap::new(),
+            no_retries: false,
             asleep: HashMap::new(),
             commands: Vec::new(),
             ready: BTreeSet::new(),
@@ -203,6 +206,11 @@ impl<'s> Scheduler<'s> {
     /// Returns whether it is settled how the task ends, although something of it still goes on.
     pub fn is_closed(&self) -> bool {
         self.closed.is_some()
+    }
+
+    /// Has no step tried again from now on: what failed would fail for the same reason.
+    pub fn forbid_retries(&mut self) {
+        self.no_retries = true;
     }
 
     /// Returns the outputs so far.

@@ -12,7 +12,7 @@ use crate::digest::{Digest, Digester};
 use crate::engine::{Store, TaskJob};
 use crate::plan::{self, ArtifactInput, FolderInput, Setter, Setting, SettingInput, TaskInput};
 use crate::schedule::{self, Forecast, MadeOf, TaskPlan};
-use crate::step::{Deploys, Step};
+use crate::step::{Deploys, Determinism, Step};
 use crate::system::Stamp;
 use crate::task::deploy::{EnvRun, EnvSpec, LOCK_FILES};
 use crate::task::folder::{self, ArtifactFile, TaskEntry, TaskFolder};
@@ -467,10 +467,15 @@ impl Session {
         sources.sort();
         let planned = plan::plan(&self.db, input, setting).clone();
         let mut task_plan: TaskPlan = (*planned).clone();
-        for step in &mut task_plan.steps {
+        let attempts = task_plan.attempts();
+        for (step, most) in task_plan.steps.iter_mut().zip(attempts) {
             if step.live.is_none() {
                 let kept = store.verdicts(&step.key);
                 step.candidates = kept.candidates;
+                if step.prompts || step.determinism != Determinism::Pure {
+                    // What came of a later attempt says nothing of a step that has no other.
+                    step.candidates.retain(|trace| trace.made.attempt <= most);
+                }
                 step.previous = kept.previous;
             } else if matches!(step.made_of, MadeOf::Env(_) | MadeOf::Agent(_)) {
                 step.previous = store.definition(&step.key);

@@ -18,7 +18,7 @@ use crate::task::config::{self, Config, Durability, Isolation};
 use crate::task::{folder, model};
 
 /// The folder of aebuild's own files at the workspace root.
-pub(super) const STATE_FOLDER: &str = ".aebuild";
+pub const STATE_FOLDER: &str = ".aebuild";
 
 /// Where sandboxes look for programs.
 const SANDBOX_PATH: [&str; 6] = [
@@ -29,6 +29,21 @@ const SANDBOX_PATH: [&str; 6] = [
     "/sbin",
     "/bin",
 ];
+
+/// Returns the workspace in which runs were recorded: the nearest folder, from `path` or else the current one upwards, that
+/// has some. What is there now, such as a broken `aebuild.toml`, does not matter.
+pub fn recorded_workspace(system: &dyn System, path: Option<&Path>) -> Option<PathBuf> {
+    let here = match path {
+        Some(path) => path.to_path_buf(),
+        None => system.current_folder().ok()?,
+    };
+    let here = system.canonical(&here).ok()?;
+    let has_runs = |folder: &&Path| {
+        let runs = folder.join(STATE_FOLDER).join("runs");
+        system.metadata(&runs).is_ok()
+    };
+    here.ancestors().find(has_runs).map(Path::to_path_buf)
+}
 
 impl Session {
     /// Opens task folders: finds them, reads the configuration, opens the cache.

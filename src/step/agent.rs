@@ -250,9 +250,26 @@ pub enum AgentError {
         /// What it did until then.
         trajectory: Vec<Value>,
     },
+    /// It could not be asked: it is not there, it is not set up, or the connection to it broke.
+    #[error("agent `{agent}` could not be asked: {message}")]
+    Unreachable {
+        /// The agent.
+        agent: String,
+        /// Why not.
+        message: String,
+        /// What it did until then, as far as that is known.
+        trajectory: Vec<Value>,
+    },
     /// An env that it works on is gone.
     #[error(transparent)]
     Env(#[from] EnvError),
+}
+
+impl AgentError {
+    /// Returns whether the error says nothing of what the agent does: whoever asks again may get an answer.
+    pub fn is_outage(&self) -> bool {
+        !matches!(self, AgentError::Failed { .. })
+    }
 }
 
 /// An agent that can be prompted.

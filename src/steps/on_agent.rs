@@ -1,7 +1,7 @@
 //! Agents as steps ask them: with their envs, their sandbox and the agents that they may ask in turn.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Mutex as AsyncMutex;
@@ -23,15 +23,36 @@ const MAX_DEPTH: usize = 4;
 /// An agent with all that belongs to it.
 #[derive(Clone)]
 pub(super) struct Party {
+    circle: Arc<Circle>,
+    name: String,
+    /// How many agents may still ask each other from here.
+    depth: usize,
+    behind: Behind,
+    /// The agents that it may ask, found when it is asked for the first time.
+    peers: Arc<OnceLock<Vec<Peer>>>,
+}
+
+/// An agent and all that may be asked because of it, each once.
+struct Circle {
+    step: String,
+    members: BTreeMap<String, Member>,
+    /// The envs of all members, each once.
+    reach: Vec<Arc<dyn LiveEnv>>,
+    attempt: u32,
+    doors: Arc<dyn Doors>,
+    /// Why somebody who was asked in between could not answer: whoever asked may go on, but what comes of it says nothing.
+    outage: Mutex<Option<AgentError>>,
+}
+
+/// One of a circle.
+struct Member {
     agent: Arc<dyn Agent>,
     envs: Vec<Arc<dyn LiveEnv>>,
-    /// The envs of the agent and of the peers that it may ask, each once.
-    reach: Vec<Arc<dyn LiveEnv>>,
-    pub(super) sandbox: Option<Arc<dyn Sandbox>>,
-    peers: Vec<Peer>,
+    sandbox: Option<Arc<dyn Sandbox>>,
     settings: PromptSettings,
-    behind: Behind,
-    attempt: u32,
+    description: Option<String>,
+    /// The agents that it may ask.
+    peers: Vec<String>,
 }
 
 /// Where a conversation stands.
@@ -57,17 +78,44 @@ impl Talk {
 
 /// Finds an agent and what belongs to it; all that is looked up is on record.
 pub(super) fn party(cx: StepCx<'_>, name: &str) -> Result<Party, StepError> {
-    party_at(cx, name, &Behind::default())
+    party_behind(cx, name, Behind::default())
 }
 
 /// Finds an agent likewise that follows an instruction of a trigger; `by_call` says whether the call that set the trigger
 /// off is answered only after it.
 pub(super) fn instructed(cx: StepCx<'_>, name: &str, by_call: bool) -> Result<Party, StepError> {
-    let behind = Behind {
-        agents: Vec::new(),
-        by_call,
+    let agents = Vec::new();
+    party_behind(cx, name, Behind { agents, by_call })
+}
+
+fn party_behind(cx: StepCx<'_>, name: &str, behind: Behind) -> Result<Party, StepError> {
+    let mut members = BTreeMap::new();
+    let mut reach: Vec<Arc<dyn LiveEnv>> = Vec::new();
+    let mut asked = vec![name.to_owned()];
+    for _ in 0..=MAX_DEPTH {
+        for name in std::mem::take(&mut asked) {
+            if members.contains_key(&name) {
+                continue;
+            }
+            let member = member(cx, &name)?;
+            for env in &member.envs {
+                if !reach.iter().any(|other| other.env_id() == env.env_id()) {
+                    reach.push(env.clone());
+                }
+            }
+            asked.extend(member.peers.iter().cloned());
+            members.insert(name, member);
+        }
+    }
+    let circle = Circle {
+        step: cx.step.to_string(),
+        members,
+        reach,
+        attempt: cx.services.attempt(),
+        doors: cx.services.doors(),
+        outage: Mutex::default(),
     };
-    party_at(cx, name, &behind)
+    Ok(Party::of(&Arc::new(circle), name, MAX_DEPTH, behind))
 }
 
 /// Returns whether a step before said that a name is a person's.
@@ -78,7 +126,7 @@ pub(super) fn is_person(cx: StepCx<'_>, name: &str) -> bool {
     people.any(|person| person["agent_name"] == name)
 }
 
-fn party_at(cx: StepCx<'_>, name: &str, behind: &Behind) -> Result<Party, StepError> {
+fn member(cx: StepCx<'_>, name: &str) -> Result<Member, StepError> {
     let agent = cx.agent(name)?;
     let deployed = cx.find(&Lookup::Agent(name.to_owned())).unwrap_or_default();
     let role = deployed.get("role").and_then(Value::as_str);
@@ -93,49 +141,17 @@ fn party_at(cx: StepCx<'_>, name: &str, behind: &Behind) -> Result<Party, StepEr
         });
     }
     let text = |key: &str| deployed.get(key).and_then(Value::as_str).map(str::to_owned);
-    let settings = PromptSettings {
-        system_prompt: text("system_prompt"),
-        skills: skills(cx, name, &deployed),
-        ..PromptSettings::default()
-    };
-    let mut peers = Vec::new();
-    let mut reach = envs.clone();
-    let mut behind_peers = behind.clone();
-    behind_peers.agents.push(name.to_owned());
-    for peer in peers_of(cx, name) {
-        if behind.agents.len() == MAX_DEPTH {
-            break;
-        }
-        let deployed = cx.find(&Lookup::Agent(peer.clone())).unwrap_or_default();
-        let description = deployed.get("agent_description").and_then(Value::as_str);
-        let party = party_at(cx, &peer, &behind_peers)?;
-        for env in &party.reach {
-            if !reach.iter().any(|other| other.env_id() == env.env_id()) {
-                reach.push(env.clone());
-            }
-        }
-        let line = Line {
-            party,
-            talk: Mutex::new(Talk::new(&format!("{}/{name}/{peer}", cx.step))),
-            description: description.unwrap_or_default().to_owned(),
-            doors: cx.services.doors(),
-            url: AsyncMutex::default(),
-        };
-        peers.push(Peer {
-            name: peer,
-            description: description.map(str::to_owned),
-            line: Arc::new(line),
-        });
-    }
-    Ok(Party {
+    Ok(Member {
         agent,
         envs,
-        reach,
         sandbox: cx.services.agent_sandbox(name),
-        peers,
-        settings,
-        behind: behind.clone(),
-        attempt: cx.services.attempt(),
+        settings: PromptSettings {
+            system_prompt: text("system_prompt"),
+            skills: skills(cx, name, &deployed),
+            ..PromptSettings::default()
+        },
+        description: text("agent_description"),
+        peers: peers_of(cx, name),
     })
 }
 
@@ -169,13 +185,66 @@ fn skills(cx: StepCx<'_>, name: &str, deployed: &Value) -> Vec<Skill> {
         .collect()
 }
 
+impl Circle {
+    /// Notes an error of one who was asked in between, if it says nothing of what an agent does.
+    fn note(&self, error: &AgentError) {
+        if error.is_outage() {
+            locked(&self.outage).get_or_insert_with(|| error.clone());
+        }
+    }
+}
+
 impl Party {
-    /// Returns the envs of the agent and of the peers that it may ask, each once.
-    pub(super) fn reach(&self) -> &[Arc<dyn LiveEnv>] {
-        &self.reach
+    fn of(circle: &Arc<Circle>, name: &str, depth: usize, behind: Behind) -> Self {
+        Party {
+            circle: circle.clone(),
+            name: name.to_owned(),
+            depth,
+            behind,
+            peers: Arc::default(),
+        }
     }
 
-    /// Sends the next message of a conversation and waits for the reply.
+    fn member(&self) -> &Member {
+        let member = self.circle.members.get(&self.name);
+        member.expect("bug: a circle has all that may be asked in it")
+    }
+
+    /// Returns the envs of the agent and of the peers that it may ask, each once.
+    pub(super) fn reach(&self) -> &[Arc<dyn LiveEnv>] {
+        &self.circle.reach
+    }
+
+    /// Returns the sandbox of the agent.
+    pub(super) fn sandbox(&self) -> Option<&Arc<dyn Sandbox>> {
+        self.member().sandbox.as_ref()
+    }
+
+    fn peers(&self) -> Vec<Peer> {
+        let make = || {
+            let names = self.member().peers.iter().filter(|_| self.depth > 0);
+            let each = names.map(|peer| {
+                let (step, name) = (&self.circle.step, &self.name);
+                let mut behind = self.behind.clone();
+                behind.agents.push(name.clone());
+                let party = Party::of(&self.circle, peer, self.depth - 1, behind);
+                Peer {
+                    name: peer.clone(),
+                    description: party.member().description.clone(),
+                    line: Arc::new(Line {
+                        party,
+                        talk: Mutex::new(Talk::new(&format!("{step}/{name}/{peer}"))),
+                        url: AsyncMutex::default(),
+                    }),
+                }
+            });
+            each.collect()
+        };
+        self.peers.get_or_init(make).clone()
+    }
+
+    /// Sends the next message of a conversation and waits for the reply. One that gets none leaves the conversation as it
+    /// was.
     pub(super) async fn ask(
         &self,
         talk: &mut Talk,
@@ -183,22 +252,26 @@ impl Party {
         settings: &PromptSettings,
         timeout: Duration,
     ) -> Result<Reply, AgentError> {
-        talk.turn += 1;
+        let member = self.member();
         let prompt = Prompt {
             parts,
             context_id: talk.context_id.clone(),
             lasts: talk.lasts,
-            turn: talk.turn,
-            memory: std::mem::take(&mut talk.memory),
-            envs: self.envs.clone(),
-            sandbox: self.sandbox.clone(),
-            peers: self.peers.clone(),
+            turn: talk.turn + 1,
+            memory: talk.memory.clone(),
+            envs: member.envs.clone(),
+            sandbox: member.sandbox.clone(),
+            peers: self.peers(),
             settings: self.with(settings),
             behind: self.behind.clone(),
-            attempt: self.attempt,
+            attempt: self.circle.attempt,
             timeout,
         };
-        let reply = self.agent.prompt(prompt).await?;
+        let reply = member.agent.prompt(prompt).await?;
+        if let Some(outage) = locked(&self.circle.outage).clone() {
+            return Err(outage);
+        }
+        talk.turn += 1;
         talk.memory = reply.memory.clone();
         Ok(reply)
     }
@@ -206,10 +279,11 @@ impl Party {
     /// Returns what a step says with what the agent was deployed with, which counts less.
     fn with(&self, settings: &PromptSettings) -> PromptSettings {
         let mut all = settings.clone();
+        let own = &self.member().settings;
         if all.system_prompt.is_none() {
-            all.system_prompt.clone_from(&self.settings.system_prompt);
+            all.system_prompt.clone_from(&own.system_prompt);
         }
-        let mut skills = self.settings.skills.clone();
+        let mut skills = own.skills.clone();
         skills.append(&mut all.skills);
         all.skills = skills;
         all
@@ -220,8 +294,6 @@ impl Party {
 struct Line {
     party: Party,
     talk: Mutex<Talk>,
-    description: String,
-    doors: Arc<dyn Doors>,
     /// The address at which it is asked over A2A, once that was asked for.
     url: AsyncMutex<Option<String>>,
 }
@@ -230,17 +302,17 @@ struct Line {
 struct PeerDoor {
     party: Party,
     step: String,
-    description: String,
     talks: Mutex<HashMap<String, Talk>>,
 }
 
 impl AgentDoor for PeerDoor {
     fn name(&self) -> &str {
-        self.party.agent.name()
+        self.party.member().agent.name()
     }
 
     fn description(&self) -> &str {
-        &self.description
+        let description = self.party.member().description.as_deref();
+        description.unwrap_or_default()
     }
 
     fn ask<'a>(
@@ -258,7 +330,7 @@ impl AgentDoor for PeerDoor {
                 .ask(&mut talk, parts, &settings, PEER_LIMIT)
                 .await;
             locked(&self.talks).insert(context_id.to_owned(), talk);
-            reply
+            reply.inspect_err(|error| self.party.circle.note(error))
         })
     }
 }
@@ -277,7 +349,7 @@ impl PeerLine for Line {
                 .ask(&mut talk, parts, &settings, PEER_LIMIT)
                 .await;
             *locked(&self.talk) = talk;
-            reply
+            reply.inspect_err(|error| self.party.circle.note(error))
         })
     }
 
@@ -290,10 +362,9 @@ impl PeerLine for Line {
             let door = PeerDoor {
                 party: self.party.clone(),
                 step: locked(&self.talk).context_id.clone(),
-                description: self.description.clone(),
                 talks: Mutex::default(),
             };
-            let opened = self.doors.open(Arc::new(door)).await?;
+            let opened = self.party.circle.doors.open(Arc::new(door)).await?;
             Ok(url.insert(opened).clone().into())
         })
     }
@@ -306,6 +377,10 @@ pub(super) fn failed(cx: StepCx<'_>, error: AgentError) -> StepError {
         AgentError::TimedOut { ref trajectory, .. } => {
             cx.services.log(Stream::Note, &lines(trajectory));
             StepError::of("TimeoutError", error.to_string())
+        }
+        AgentError::Unreachable { ref trajectory, .. } => {
+            cx.services.log(Stream::Note, &lines(trajectory));
+            StepError::of("AgentUnreachableError", error.to_string())
         }
         AgentError::Failed {
             agent,

@@ -9,7 +9,7 @@ use super::on_agent::{self, Party, Talk};
 use super::on_env;
 use crate::context::{Entry, Lookup};
 use crate::json::{Map, Value, json};
-use crate::step::agent::{PromptSettings, text_part};
+use crate::step::agent::{AgentError, PromptSettings, text_part};
 use crate::step::env::LiveEnv;
 use crate::step::sandbox::BoxFuture;
 use crate::step::trigger::Executor;
@@ -20,6 +20,17 @@ use crate::task::triggers::{Fault, TalkTrigger, read_talk_triggers};
 /// Agents that follow the instructions of triggers, as long as this is there.
 pub(super) struct Attending {
     _seats: Vec<Box<dyn Any + Send + Sync>>,
+    outage: Arc<Mutex<Option<AgentError>>>,
+}
+
+impl Attending {
+    /// Fails where one of the agents could not be asked: what came of its instruction says nothing then.
+    pub(super) fn check(&self, cx: StepCx<'_>) -> Result<(), StepError> {
+        match locked(&self.outage).take() {
+            Some(error) => Err(on_agent::failed(cx, error)),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Has the agents at hand to which the triggers of an env give instructions, and those that are named besides.
@@ -29,6 +40,7 @@ pub(super) fn attend(
     more: &[String],
 ) -> Result<Attending, StepError> {
     let mut seats = Vec::new();
+    let outage = Arc::default();
     if let Some(timed) = env.timed() {
         let mut agents = timed.executors();
         agents.extend(more.iter().cloned());
@@ -40,11 +52,15 @@ pub(super) fn attend(
                 agent: agent.clone(),
                 party: on_agent::instructed(cx, &agent, timed.is_in_order())?,
                 talks: Mutex::default(),
+                outage: Arc::clone(&outage),
             };
             seats.push(timed.attend(&agent, Arc::new(instructed)));
         }
     }
-    Ok(Attending { _seats: seats })
+    Ok(Attending {
+        _seats: seats,
+        outage,
+    })
 }
 
 /// Has the agents at hand to which the triggers of these envs give instructions: for a step that prompts who works on them.
@@ -72,6 +88,7 @@ struct Instructed {
     agent: String,
     party: Party,
     talks: Mutex<BTreeMap<String, Talk>>,
+    outage: Arc<Mutex<Option<AgentError>>>,
 }
 
 impl Executor for Instructed {
@@ -89,7 +106,14 @@ impl Executor for Instructed {
             let parts = vec![text_part(text)];
             let reply = self.party.ask(&mut talk, parts, &settings, limit).await;
             locked(&self.talks).insert(trigger.to_owned(), talk);
-            reply.map(drop).map_err(|error| error.to_string())
+            reply.map(drop).map_err(|error| {
+                let text = error.to_string();
+                // One that takes too long has a limit of its own, which says something.
+                if error.is_outage() && !matches!(error, AgentError::TimedOut { .. }) {
+                    locked(&self.outage).get_or_insert(error);
+                }
+                text
+            })
         })
     }
 }

@@ -20,6 +20,9 @@
 //! long; what hung on a time limit is not kept. The user never sees the first prompt. A person plays the user after
 //! `deploy_human_agent`.
 //!
+//! With `snapshot_config` the agent's files, its trajectory and the state of `env_id` are kept at the end, and with `per_turn`
+//! after each turn.
+//!
 //! A prompt with a `context_id` goes on where the prompt before it to the same agent with the same id left off.
 //!
 //! # What it gives
@@ -27,7 +30,7 @@
 //! One entry in `prompt_responses`, found by `prompt_id` (the step's id where it is absent): the prompt, the last reply, the
 //! number of tool calls, and where the trajectory of each turn is kept. `metadata.a2a_conversations` and
 //! `metadata.models.solver` get one entry each under the step's id, `metadata.usersim_turn_outputs` what the user gave
-//! besides its messages, and `metadata.agent_contexts` what the agent remembers of a named context.
+//! besides its messages, `metadata.agent_snapshots` a row for each snapshot, and `metadata.agent_contexts` what the agent remembers of a named context.
 //!
 //! After the last turn `metadata.env_trigger_state.<env_id>` says of each env with triggers where they stand: `statuses`,
 //! more of each in `triggers`, how many things happened, and in a file at `object_url` what. It is waited until what triggers
@@ -48,10 +51,12 @@
 //! - An absent `prompt_id` is the step's id, not a random one.
 //! - A prompt whose agent failed leaves no entry in `prompt_responses`; the step's error says what the agent said, and its
 //!   log has the trajectory.
-//! - `user_a2a_url` and `snapshot_config` are refused, not there yet. What an agent cannot do is passed over: fields that
-//!   speak to a model change nothing of a scripted agent.
+//! - `user_a2a_url` and `snapshot_config.interval_seconds` are refused, not there yet. The rows of snapshots say nothing of
+//!   the time, so that they are the same each time.
+//! - What an agent cannot do is passed over: fields that speak to a model change nothing of a scripted agent.
 
 mod conversation;
+mod snapshots;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -146,8 +151,8 @@ struct Fields {
     user_output_format: Option<Value>,
     /// The model of the user.
     user_model: Option<String>,
-    /// When the agent's state is kept.
-    snapshot_config: Option<Value>,
+    /// When the agent's work is kept.
+    snapshot_config: Option<snapshots::Config>,
     /// Whether the trajectory is kept while the agent works.
     #[serde(default)]
     live_trajectory: bool,
@@ -204,30 +209,20 @@ fn build(step: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Ve
             parts.iter().cloned().map(Value::Object).collect()
         }
     };
-    let not_yet = [
-        (
-            "user_a2a_url",
-            fields.user_a2a_url.is_some(),
-            "a user at an address",
-            "deploy an agent that is reached at that address, and name it in `user_agent_name`",
-        ),
-        (
-            "snapshot_config",
-            fields.snapshot_config.is_some(),
-            "keeping the state of an agent while it works",
-            "delete `snapshot_config`",
-        ),
-    ];
-    for (name, _, what, help) in not_yet.into_iter().filter(|(_, is_set, ..)| *is_set) {
+    if given(&fields.user_a2a_url).is_some() {
         refusals.push(
             Refusal::new(
                 NOT_YET,
-                format!("/{name}"),
-                format!("{what} is not there in this release"),
+                "/user_a2a_url",
+                "a user at an address is not there in this release",
             )
-            .help(help),
+            .help(
+                "deploy an agent that is reached at that address, and name it in `user_agent_name`",
+            ),
         );
     }
+    let config = fields.snapshot_config.as_ref();
+    refusals.extend(config.into_iter().flat_map(snapshots::Config::refusals));
     if let Some(params) = &fields.model_params {
         for name in RESERVED_PARAMS {
             if params.contains_key(name) {
@@ -313,6 +308,7 @@ impl PromptAgent {
             timeout: limit(fields.timeout_seconds),
             user,
             max_turns: fields.max_conversation_turns,
+            snapshots: fields.snapshot_config.as_ref(),
         };
         let mut talk = match given(&fields.context_id) {
             Some(id) => {
@@ -325,12 +321,25 @@ impl PromptAgent {
             None => Talk::new(&self.conversation_id(cx)),
         };
         let envs = conversation.envs();
-        let _attending = on_triggers::attend_all(cx, &envs)?;
+        let attending = on_triggers::attend_all(cx, &envs)?;
         let triggers = self.triggers(cx, &envs)?;
         let parts = self.parts.clone();
-        let talked = conversation.go(&mut talk, parts, triggers).await?;
+        let mut talked = conversation.go(&mut talk, parts, triggers).await?;
         let states = on_triggers::settle_all(cx, &envs).await;
+        attending.iter().try_for_each(|those| those.check(cx))?;
+        let mut snapshots = std::mem::take(&mut talked.snapshots);
+        if let Some(config) = fields
+            .snapshot_config
+            .as_ref()
+            .filter(|config| config.ends())
+        {
+            let last = talked.trajectories.last().cloned().flatten();
+            let last = last.as_ref().map(super::object_url::of);
+            let agent = (fields.agent_name.as_str(), &conversation.agent);
+            snapshots.push(snapshots::take(cx, config, agent, &talk, last, true).await?);
+        }
         let mut output = self.output(cx, &talk, talked)?;
+        output.entries.extend(snapshots::entries(cx, snapshots));
         output.entries.extend(states);
         Ok(output)
     }
@@ -383,6 +392,12 @@ impl PromptAgent {
             },
             timeout: limit(fields.user_agent_timeout_seconds),
         })
+    }
+
+    /// Returns the env of which the state is kept with the agent's work.
+    fn kept_env(&self) -> Option<&str> {
+        let config = self.fields.snapshot_config.as_ref()?;
+        given(&config.env_id)
     }
 
     fn has_user(&self) -> bool {
@@ -487,6 +502,10 @@ impl Step for PromptAgent {
             let user = ResourceId::agent(&self.fields.user_agent_name);
             touched.push((user, Touch::MayMutate));
         }
+        touched.extend(
+            self.kept_env()
+                .map(|env_id| (ResourceId::env(env_id), Touch::Observes)),
+        );
         touched
     }
 
@@ -505,6 +524,10 @@ impl Step for PromptAgent {
                 lookup: Lookup::Agent(self.fields.user_agent_name.clone()),
             });
         }
+        reads.extend(self.kept_env().map(|env_id| NameRef {
+            field: "/snapshot_config/env_id".to_owned(),
+            lookup: Lookup::Env(env_id.to_owned()),
+        }));
         reads
     }
 

@@ -332,6 +332,7 @@ impl RegisterTriggers {
             })?;
             entry["awaited"] = fired.map_err(StepError::new)?;
         }
+        attending.check(cx)?;
         drop(attending);
         Ok(Output::of(vec![on_env::append(
             "env_trigger_registrations",

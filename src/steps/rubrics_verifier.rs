@@ -217,7 +217,7 @@ impl RubricsVerifier {
             }
         };
         let sandbox = match &who {
-            Who::Agent(party) => party.sandbox.clone(),
+            Who::Agent(party) => party.sandbox().cloned(),
             Who::Model(_) => None,
         };
         let (shown, compact) = self.show(&turns, sandbox.as_deref())?;

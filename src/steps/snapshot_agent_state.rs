@@ -35,6 +35,7 @@ use crate::context::{Lookup, Output};
 use crate::digest::Digest;
 use crate::json::{Map, Value, json};
 use crate::resource::{ResourceId, Touch};
+use crate::step::env::LiveEnv;
 use crate::step::sandbox::{BoxFuture, Sandbox, SandboxError};
 use crate::step::{NameRef, Refusal, Step, StepCx, StepError, StepType, read_fields, schema_of};
 use crate::task::{OnError, StepId};
@@ -113,27 +114,13 @@ impl SnapshotAgentState {
     async fn snapshot(&self, cx: StepCx<'_>) -> Result<Output, StepError> {
         let asked = reply::find(cx, &self.fields.prompt_id)?;
         let sandbox = self.room.open(cx)?;
-        let files = together::blocking(|| kept_files(cx, &*sandbox))?;
         let context_id = asked.get("a2a_context_id").cloned().unwrap_or_default();
-        let bundle = json!({"version": 1, "base_path": BASE, "files": files});
-        let bytes = bundle.to_string().into_bytes();
-        let stored = cx.services.keep(&bytes)?;
-        let id = match given(&self.fields.artifact_id) {
-            Some(id) => id.to_owned(),
-            None => {
-                let digest = Digest::of_bytes(&bytes).short();
-                format!("@local/snapshots/{}-{digest}", self.step)
-            }
-        };
-        cx.note(&format!(
-            "kept {} files of `{}`",
-            files.len(),
-            self.fields.agent_name
-        ));
+        let bundle = bundle(cx, Some(&*sandbox), &self.fields.agent_name)?;
+        let id = given(&self.fields.artifact_id).map(str::to_owned);
         let value = json!({
-            "id": id,
+            "id": id.unwrap_or(bundle.id),
             "version": 1,
-            "bundle_object_url": stored.url(),
+            "bundle_object_url": bundle.url,
             "source_agent_name": self.fields.agent_name,
             "source_context_id": context_id,
             "capture_step_id": self.step,
@@ -141,18 +128,9 @@ impl SnapshotAgentState {
         let mut entries = vec![on_env::append("agent_snapshots", value)];
         if let Some(env_id) = given(&self.fields.env_id) {
             let env = cx.env(env_id)?;
-            let limit = self.fields.timeout_seconds;
-            let what = format!("the export of env `{env_id}`");
-            let parts = on_env::within(limit, "timeout_seconds", &what, env.export()).await?;
-            let kept = together::blocking(|| {
-                let (_, bytes) = universe::file_of(&parts).map_err(|why| {
-                    let why = format!("the state of env `{env_id}` cannot be kept: {why}");
-                    StepError::of("EnvError", why)
-                })?;
-                cx.services.keep(&bytes)
-            })?;
+            let url = state_of(cx, &*env, self.fields.timeout_seconds).await?;
             let mut services = Map::new();
-            services.insert(universe::name_of(&*env), kept.url().into());
+            services.insert(universe::name_of(&*env), url.into());
             let text = Value::Object(services).to_string();
             entries.push(on_env::set(&["snapshot_json_url"], text.into()));
             let universe = json!({"id": self.fields.universe_artifact_id, "version": 1});
@@ -163,6 +141,56 @@ impl SnapshotAgentState {
         }
         Ok(Output::of(entries))
     }
+}
+
+/// What is kept of the files of an agent.
+pub(super) struct Bundle {
+    /// The id that the content gives it.
+    pub(super) id: String,
+    /// Where the list of its files is kept.
+    pub(super) url: String,
+}
+
+/// Keeps the files of an agent; one without a sandbox has none.
+pub(super) fn bundle(
+    cx: StepCx<'_>,
+    sandbox: Option<&dyn Sandbox>,
+    agent: &str,
+) -> Result<Bundle, StepError> {
+    let files = match sandbox {
+        Some(sandbox) => together::blocking(|| kept_files(cx, sandbox))?,
+        None => Vec::new(),
+    };
+    let bundle = json!({"version": 1, "base_path": BASE, "files": files});
+    let bytes = bundle.to_string().into_bytes();
+    cx.note(&format!("kept {} files of `{agent}`", files.len()));
+    Ok(Bundle {
+        id: format!(
+            "@local/snapshots/{}-{}",
+            cx.step,
+            Digest::of_bytes(&bytes).short()
+        ),
+        url: cx.services.keep(&bytes)?.url(),
+    })
+}
+
+/// Keeps the state of an env, and returns where.
+pub(super) async fn state_of(
+    cx: StepCx<'_>,
+    env: &dyn LiveEnv,
+    limit: u64,
+) -> Result<String, StepError> {
+    let env_id = env.env_id();
+    let what = format!("the export of env `{env_id}`");
+    let parts = on_env::within(limit, "timeout_seconds", &what, env.export()).await?;
+    let kept = together::blocking(|| {
+        let (_, bytes) = universe::file_of(&parts).map_err(|why| {
+            let why = format!("the state of env `{env_id}` cannot be kept: {why}");
+            StepError::of("EnvError", why)
+        })?;
+        cx.services.keep(&bytes)
+    })?;
+    Ok(kept.url())
 }
 
 /// Keeps the files of a sandbox, and returns a row for each, sorted by path.

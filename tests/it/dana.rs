@@ -310,3 +310,28 @@ fn another_agent_takes_the_place_of_the_solver_for_one_run() {
     let faults: Vec<String> = faults.iter().map(|fault| fault.headline.clone()).collect();
     assert_eq!(faults, ["there is no agent `othr`"]);
 }
+
+#[test]
+fn what_a_later_attempt_gave_is_nothing_for_a_task_without_another_attempt() {
+    let story = Story::example("reply-to-dana", &["tasks/longer.json"]);
+    let task = |name: &str| RunOptions {
+        tasks: vec![name.to_owned()],
+        ..RunOptions::default()
+    };
+    let shy = RunOptions {
+        user_overrides: json!({"solver_agent": "shy"}).as_object().cloned().unwrap(),
+        ..task("reply-to-dana")
+    };
+    let retried = story.run_with(&task("retry"));
+    assert_eq!(retried.outcome(), Outcome::Passed);
+    // The same steps, without the retry: the first attempt counts, which fails.
+    let once = story.run_with(&shy);
+    assert_ne!(once.outcome(), Outcome::Passed);
+    assert_eq!(once.ran(), "reply");
+    // And the task with the retry still has its result.
+    let again = story.run_with(&task("retry"));
+    assert_eq!(
+        (again.outcome(), again.ran()),
+        (Outcome::Passed, String::new())
+    );
+}

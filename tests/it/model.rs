@@ -510,6 +510,7 @@ impl<'s> Machine<'s> {
                 output,
                 reads,
                 supersedes,
+                attempt,
             } => {
                 let how = if supersedes { "store instead" } else { "store" };
                 let left = output
@@ -527,7 +528,10 @@ impl<'s> Machine<'s> {
                     manifest: key.manifest.clone(),
                     reads,
                     output,
-                    made: MadeBy::default(),
+                    made: MadeBy {
+                        attempt,
+                        ..MadeBy::default()
+                    },
                     log: Log::default(),
                 };
                 self.store

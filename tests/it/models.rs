@@ -224,7 +224,7 @@ fn a_spent_budget_starts_no_retry_and_no_further_task_and_is_no_success() {
     let found = String::from_utf8_lossy(&output.stderr).into_owned();
     let told = "the run stops: it has reached `--max-tokens 200` (240 spent)";
     assert!(found.contains(told) || out.contains(told), "{out}{found}");
-    assert!(out.contains("2 cancelled"), "{out}");
+    assert!(out.contains("1 failed, 1 cancelled"), "{out}");
 }
 
 #[test]
@@ -346,4 +346,36 @@ fn after_kill_9_in_turn_4_only_what_was_not_answered_is_asked() {
     let again = world.aebuild(&["run"]);
     assert_eq!(again.status.code(), Some(0));
     assert_eq!(endpoint.n_asked(), 9, "{said}");
+}
+
+#[test]
+fn a_spent_budget_takes_nothing_back_that_was_paid_for() {
+    let endpoint = FakeEndpoint::new([Answer::text("One."), Answer::text("Two.")]);
+    let story = Story::new();
+    let config = format!(
+        "[sandbox]\nisolation = \"none\"\n[cache]\ndurability = \"fast\"\n\
+         [agents.clerk]\ntype = \"model\"\nmodel = \"fake\"\n[models.fake]\nbase_url = \"{}\"\nmax_retries = 0\n",
+        endpoint.url
+    );
+    story.write("aebuild.toml", config);
+    story.write(
+        "tasks/t.json",
+        r#"[{"id": "clerk", "type": "deploy_agent", "agent_name": "clerk"},
+            {"id": "one", "type": "prompt_agent", "agent_name": "clerk", "prompt": "First?"},
+            {"id": "two", "type": "prompt_agent", "agent_name": "clerk", "prompt": "Then?",
+             "retry_config": {"retry_from_step_id": "one", "max_retries": 3}}]"#,
+    );
+    story.settle();
+    let poor = RunOptions {
+        max_tokens: Some(100),
+        ..RunOptions::default()
+    };
+    let seen = story.run_with(&poor);
+    let failure = seen.summary().tasks[0].failure.clone().unwrap_or_default();
+    assert!(
+        failure.starts_with("failed at step `two`: ModelError: agent `clerk`: the run has reached"),
+        "{failure}"
+    );
+    assert_eq!(story.run().ran(), "two");
+    assert_eq!(endpoint.n_asked(), 2);
 }

@@ -68,3 +68,30 @@ fn a_person_takes_part_and_says_whether_the_task_goes_on() {
         .unwrap();
     assert_eq!(refused.status.code(), Some(2));
 }
+
+#[test]
+fn a_run_is_looked_at_from_where_it_was_started_whatever_is_there() {
+    let story = Story::new();
+    std::fs::remove_file(story.path("aebuild.toml")).unwrap();
+    for path in ["tasks/people.json", "agents/assistant/agent.toml"] {
+        let text = std::fs::read(format!("tasks/people/{path}")).unwrap();
+        story.write(&format!("people/{path}"), text);
+    }
+    // It comes first by name, and has a workspace of its own.
+    story.write("another/aebuild.toml", "");
+    story.write("another/tasks/t.json", "[]");
+    let run = aebuild(&story, &["run", "people"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    answer(&story, "talk", "");
+    answer(&story, "look", "continue");
+    assert!(run.wait_with_output().unwrap().status.success());
+    // Its configuration may break later.
+    story.write("another/aebuild.toml", "what?");
+    let mut show = aebuild(&story, &["show"]);
+    let shown = show.current_dir(story.path("people")).output().unwrap();
+    let text = String::from_utf8(shown.stdout).unwrap();
+    assert!(text.contains("people.json: unscored"), "{text}");
+}

@@ -219,6 +219,7 @@ fn said(answer: Result<Reply, AgentError>) -> (State, Vec<Part>) {
                 AgentError::Failed { .. } => "agent_error",
                 AgentError::TimedOut { .. } => "timeout",
                 AgentError::Model { .. } => "model_error",
+                AgentError::Unreachable { .. } => "unreachable_error",
                 AgentError::Env(_) => "env_error",
             };
             let message = error.to_string();

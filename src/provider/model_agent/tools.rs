@@ -24,6 +24,8 @@ pub(super) struct Answered {
     pub(super) is_error: bool,
     /// What was spent by who was asked.
     pub(super) usage: Usage,
+    /// What answered, where it was no env: those tell of their calls themselves.
+    pub(super) by: Option<&'static str>,
 }
 
 impl Answered {
@@ -32,6 +34,7 @@ impl Answered {
             content: cut(vec![Content::Text(text.into())]),
             is_error: false,
             usage: Usage::default(),
+            by: None,
         }
     }
 
@@ -41,6 +44,7 @@ impl Answered {
             content: of_result(result),
             is_error: result.get("isError") == Some(&Value::Bool(true)),
             usage: Usage::default(),
+            by: None,
         }
     }
 
@@ -127,6 +131,22 @@ impl Toolbox {
                 )));
             }
         };
+        let by = match target {
+            Target::Env(..) => None,
+            Target::Own(_) => Some("sandbox"),
+            Target::Peer(_) => Some("peer"),
+            Target::Skills(_) => Some("skills"),
+        };
+        let answered = self.by(target, call, arguments).await?;
+        Ok(Answered { by, ..answered })
+    }
+
+    async fn by(
+        &self,
+        target: &Target,
+        call: &ToolCall,
+        arguments: &Map<String, Value>,
+    ) -> Result<Answered, EnvError> {
         let text = |key: &str| arguments.get(key).and_then(Value::as_str);
         let missing = |key: &str| Answered::error(format!("`{key}` must be a text"));
         Ok(match target {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::snapshots;
 use crate::context::Lookup;
 use crate::json::{Map, Value, json};
 use crate::step::agent::{AgentError, PromptSettings, Reply, text_of, text_part};
@@ -26,6 +27,8 @@ pub(super) struct Conversation<'a> {
     /// Who plays the user, where there is more than one turn.
     pub(super) user: Option<User>,
     pub(super) max_turns: u64,
+    /// When the agent's work is kept.
+    pub(super) snapshots: Option<&'a snapshots::Config>,
 }
 
 /// Number of characters of a message that the log shows.
@@ -51,6 +54,8 @@ pub(super) struct Talked {
     pub(super) sent: Vec<Value>,
     /// What the user gave besides its message, turn by turn.
     pub(super) extras: Vec<Value>,
+    /// What was kept of the agent's work after turns.
+    pub(super) snapshots: Vec<Value>,
     /// How the triggers of envs stood when those of the user were looked at, turn by turn.
     pub(super) stood: Vec<Value>,
     pub(super) tool_calls: u64,
@@ -90,11 +95,26 @@ impl Conversation<'_> {
             };
             // Without a store there is no place for the trajectory, and the reply counts all the same.
             let kept = cx.services.keep(&on_agent::lines(&reply.trajectory)).ok();
+            let trajectory = kept.as_ref().map(object_url::of);
             talked.trajectories.push(kept);
             talked.tool_calls = talked.tool_calls.saturating_add(reply.tool_calls);
+            for act in acts(&reply.trajectory) {
+                cx.note(&format!("{}: {act}", self.name));
+            }
             cx.note(&format!("{}: {}", self.name, head(&reply.text, SHOWN)));
             talked.model = reply.model.clone().or(talked.model);
             talked.reply = reply;
+            if let Some(config) = self
+                .snapshots
+                .filter(|config| config.is_due(talked.snapshots.len()))
+            {
+                let agent = (self.name, &self.agent);
+                match snapshots::take(cx, config, agent, talk, trajectory, false).await {
+                    Ok(row) => talked.snapshots.push(row),
+                    // Only the last one must be there.
+                    Err(error) => cx.note(&format!("no snapshot after turn {turn}: {error}")),
+                }
+            }
             let Some(user) = self.user.as_ref().filter(|_| turn < self.max_turns) else {
                 break;
             };
@@ -241,6 +261,29 @@ impl Conversation<'_> {
     }
 }
 
+/// Says what an agent did besides its calls of envs, of which the gateway tells, a line each.
+fn acts(trajectory: &[Value]) -> Vec<String> {
+    let own = trajectory.iter().enumerate();
+    let own = own.filter(|(_, moment)| moment.get("by").is_some());
+    let act = |(at, moment): (usize, &Value)| {
+        // Ids may come again, so the last call before it is the one.
+        let before = trajectory[..at].iter().rev();
+        let mut calls = before
+            .filter_map(|moment| moment["tool_calls"].as_array())
+            .flatten();
+        let call = calls.find(|call| call["id"] == moment["id"]);
+        let arguments = call.map_or(String::new(), |call| call["arguments"].to_string());
+        let said = moment["content"].as_str().unwrap_or_default();
+        let tool = moment["tool"].as_str().unwrap_or_default();
+        format!(
+            "{tool} {} -> {}",
+            head(&arguments, SHOWN),
+            head(said, SHOWN)
+        )
+    };
+    own.map(act).collect()
+}
+
 /// Reads what a user gave: `{"message": .., "done": ..}` as a typed value or as the text; any other text is the message.
 fn said(answer: Reply) -> Said {
     let typed = answer.structured.clone().filter(Value::is_object);
@@ -323,6 +366,7 @@ pub(super) fn resumed(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     #[test]
     fn a_user_says_what_is_sent_next_or_that_it_is_done() {
@@ -354,5 +398,21 @@ mod tests {
             (r#"I say {"done": true}"#, false, "{}"),
         );
         check("  ", Value::Null, ("", false, "{}"));
+    }
+
+    #[test]
+    fn what_an_agent_does_besides_calls_of_envs_is_told() {
+        let trajectory = [
+            json!({"role": "assistant", "tool_calls": [{"id": "c", "tool": "bash", "arguments": {"command": "ls"}}]}),
+            json!({"role": "tool", "id": "c", "tool": "bash", "content": "a.txt\n", "by": "sandbox"}),
+            json!({"role": "assistant", "tool_calls": [
+                {"id": "c", "tool": "ask_helper", "arguments": {"message": "Count."}}, {"id": "d", "tool": "look"}]}),
+            json!({"role": "tool", "id": "c", "tool": "ask_helper", "content": "4", "by": "peer"}),
+            json!({"role": "tool", "id": "d", "tool": "look", "content": "{}"}),
+        ];
+        expect![[r#"
+            bash {"command":"ls"} -> a.txt
+            ask_helper {"message":"Count."} -> 4"#]]
+        .assert_eq(&acts(&trajectory).join("\n"));
     }
 }

@@ -221,3 +221,158 @@ fn a_context_that_is_named_is_gone_on_with() {
     let second = show(&run(&*build_step(&TYPE, "b", fields("two")), "b", &world).unwrap());
     assert!(second.contains(r#""response":"2: two""#), "{second}");
 }
+
+/// Asks its peers what it was asked, one after the other, and says what they said.
+struct Relay(&'static str);
+
+impl Agent for Relay {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn prompt(&self, prompt: Prompt) -> BoxFuture<'_, Result<Reply, AgentError>> {
+        Box::pin(async move {
+            let mut heard = Vec::new();
+            for peer in &prompt.peers {
+                heard.push(match peer.line.ask(&prompt.text()).await {
+                    Ok(reply) => reply.text,
+                    Err(error) => error.to_string(),
+                });
+            }
+            Ok(Reply {
+                text: format!("{}: {}", self.0, heard.join(", ")),
+                memory: json!(prompt.turn),
+                ..Reply::default()
+            })
+        })
+    }
+}
+
+/// Is not there.
+struct Nobody;
+
+impl Agent for Nobody {
+    fn name(&self) -> &str {
+        "nobody"
+    }
+
+    fn prompt(&self, _: Prompt) -> BoxFuture<'_, Result<Reply, AgentError>> {
+        Box::pin(async {
+            Err(AgentError::Unreachable {
+                agent: "nobody".to_owned(),
+                message: "the line is dead".to_owned(),
+                trajectory: Vec::new(),
+            })
+        })
+    }
+}
+
+fn relays(peerings: Value) -> FakeServices {
+    FakeServices::new()
+        .agent(Arc::new(Relay("a")), &[])
+        .agent(Arc::new(Relay("b")), &[])
+        .agent(Arc::new(Parrot), &[])
+        .agent(Arc::new(Nobody), &[])
+        .metadata(&["agent_peerings"], peerings)
+}
+
+#[test]
+fn a_peer_that_failed_is_heard_of_and_one_that_could_not_be_asked_fails_the_step() {
+    let ask = |peerings: Value, prompt: &str| {
+        let fields = json!({"agent_name": "a", "prompt": prompt});
+        let step = build_step(&TYPE, "ask", fields);
+        match run(&*step, "ask", &relays(peerings)) {
+            Ok(output) => output.entries[0].value["response"].to_string(),
+            Err(error) => error.to_string(),
+        }
+    };
+    let to = |source: &str, peers: &[&str]| json!({"source_agent_name": source, "peer_agent_names": peers});
+    let parrot = json!([to("a", &["b"]), to("b", &["parrot"])]);
+    assert_eq!(ask(parrot.clone(), "Hi"), r#""a: b: Hi!""#);
+    assert_eq!(ask(parrot, "fail"), r#""a: b: agent `parrot` failed: no""#);
+    // However deep it is, and whatever the others make of it.
+    let nobody = json!([to("a", &["parrot", "b"]), to("b", &["nobody"])]);
+    assert_eq!(
+        ask(nobody, "Hi"),
+        "AgentUnreachableError: agent `nobody` could not be asked: the line is dead"
+    );
+    // They ask each other until the chain is too long.
+    let round = json!([to("a", &["b"]), to("b", &["a"])]);
+    assert_eq!(ask(round, "Hi"), r#""a: b: a: b: a: ""#);
+}
+
+#[test]
+fn a_user_that_cannot_be_asked_fails_the_step_and_one_that_fails_ends_the_conversation() {
+    let talk = |user: &str, prompt: &str| {
+        let fields = json!({
+            "agent_name": "a", "prompt": prompt, "user_agent_name": user, "max_conversation_turns": 3,
+        });
+        let step = build_step(&TYPE, "talk", fields);
+        let world = relays(json!([]));
+        let ended = run(&*step, "talk", &world).map(drop);
+        ended.err().map(|error| error.to_string())
+    };
+    assert_eq!(
+        talk("nobody", "Hi").as_deref(),
+        Some("AgentUnreachableError: agent `nobody` could not be asked: the line is dead")
+    );
+    assert_eq!(talk("parrot", "Hi"), None);
+}
+
+#[test]
+fn the_work_of_an_agent_is_kept_after_each_turn_and_at_the_end() {
+    let rows = |config: Value| {
+        let fields = json!({
+            "agent_name": "parrot", "prompt": "Hi", "user_agent_name": "a", "max_conversation_turns": 3,
+            "snapshot_config": config,
+        });
+        let step = build_step(&TYPE, "talk", fields);
+        let world = relays(json!([]))
+            .env(FakeEnv::new("email").state(json!([{"kind": "data", "data": {"emails": []}}])));
+        let output = run(&*step, "talk", &world).unwrap();
+        let mut shown = String::new();
+        for entry in &output.entries {
+            let place = format!("{:?}", entry.place);
+            if place.contains("agent_snapshots") {
+                let row = &entry.value;
+                let state = row.get("env_universe_object_url").is_some();
+                shown.push_str(&format!(
+                    "turn {} {} {state}\n",
+                    row["turn"], row["is_final"]
+                ));
+                assert!(
+                    row["bundle_object_url"].is_string()
+                        && row["trajectory_object_url"].is_string()
+                );
+            } else if place.contains("env_snapshotted_universes") {
+                shown.push_str(&format!("{}\n", entry.value["id"]));
+            }
+        }
+        shown
+    };
+    expect![[r#"
+        turn 3 true false
+    "#]]
+    .assert_eq(&rows(json!({})));
+    expect![[r#"
+        turn 1 false true
+        turn 2 false true
+        turn 3 false true
+        turn 3 true true
+        "@local/universes/talk-3-email"
+    "#]]
+    .assert_eq(&rows(json!({"per_turn": true, "env_id": "email"})));
+    expect![[r#"
+        turn 1 false false
+        turn 3 true false
+    "#]]
+    .assert_eq(&rows(json!({"per_turn": true, "max_snapshots": 2})));
+    expect![[r#"
+        not-supported-yet /snapshot_config/interval_seconds: snapshots by time are not there in this release: no two runs would give the same (delete it, and write "per_turn": true)
+        conflicting-fields /snapshot_config/at_end: `snapshot_config` keeps nothing: neither `at_end` nor `per_turn` is true (write "per_turn": true, or delete `at_end`)
+    "#]]
+    .assert_eq(&refused(
+        &TYPE,
+        json!({"prompt": "x", "snapshot_config": {"interval_seconds": 5, "at_end": false}}),
+    ));
+}

@@ -17,6 +17,7 @@ mod slots;
 mod stop;
 mod store;
 mod telling;
+mod turns;
 mod world;
 
 pub use live::{LiveSettings, Provisioner};

@@ -100,9 +100,9 @@ impl Spent {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
             (a, b) => a.or(b),
         };
-        self.requests += other.requests;
-        self.retried += other.retried;
-        self.cached += other.cached;
+        self.requests = self.requests.saturating_add(other.requests);
+        self.retried = self.retried.saturating_add(other.retried);
+        self.cached = self.cached.saturating_add(other.cached);
         self.input_tokens = sum(self.input_tokens, other.input_tokens);
         self.output_tokens = sum(self.output_tokens, other.output_tokens);
         self.micro_usd = sum(self.micro_usd, other.micro_usd);
@@ -135,12 +135,12 @@ impl Spent {
 impl Tally {
     /// Adds another tally.
     pub fn add(&mut self, other: &Tally) {
-        self.hit += other.hit;
-        self.ran += other.ran;
-        self.deferred += other.deferred;
-        self.failed += other.failed;
-        self.skipped += other.skipped;
-        self.saved_us += other.saved_us;
+        self.hit = self.hit.saturating_add(other.hit);
+        self.ran = self.ran.saturating_add(other.ran);
+        self.deferred = self.deferred.saturating_add(other.deferred);
+        self.failed = self.failed.saturating_add(other.failed);
+        self.skipped = self.skipped.saturating_add(other.skipped);
+        self.saved_us = self.saved_us.saturating_add(other.saved_us);
         self.models.add(&other.models);
     }
 }

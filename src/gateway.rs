@@ -44,6 +44,7 @@ pub use hook::{Hook, ToolCall};
 pub use http::Gateway;
 pub use recipe::Recipe;
 pub use record::{Keeper, Recorder};
+pub use timed::Aside;
 
 /// How long requests of a step that has failed may still take.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);

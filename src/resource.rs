@@ -170,7 +170,11 @@ pub enum Provision {
 impl Provision {
     /// Returns the rung on which a version is reached that nothing warm is at, and why none above it is possible;
     /// `is_kept` says whether what the version names is in the store.
-    pub fn of(version: &Version, is_kept: bool) -> (Self, Option<&'static str>) {
+    pub fn of(
+        kind: ResourceKind,
+        version: &Version,
+        is_kept: bool,
+    ) -> (Self, Option<&'static str>) {
         match version {
             Version::Created(_) => (Provision::Create, None),
             Version::State { .. } | Version::Exported { .. } if is_kept => {
@@ -187,6 +191,10 @@ impl Provision {
             Version::Recorded { .. } => (
                 Provision::Rerun,
                 Some("the recording of its calls is not in the cache any more"),
+            ),
+            Version::Lineage(_) if kind == ResourceKind::Agent => (
+                Provision::Rerun,
+                Some("what it was told is nowhere but in what runs it"),
             ),
             Version::Lineage(_) => (
                 Provision::Rerun,

@@ -13,10 +13,12 @@ use super::live_agent::AgentSlot;
 use super::live_env::EnvSlot;
 use super::live_folder::{Secrets, Taking};
 use super::store::{blob_of, version_of};
+use super::turns::Turns;
 use crate::context::Place;
 use crate::digest::Digester;
 use crate::gateway::{EnvHandle, Gateway};
 use crate::graph::StepIx;
+use crate::provider::a2a::Lessons;
 use crate::provider::docker::Docker;
 use crate::provider::local::{
     LocalError, LocalSandbox, LocalSandboxes, RunFolder, SandboxSpec, Wanted,
@@ -101,6 +103,10 @@ pub struct Provisioner {
     pub(super) envs: Mutex<HashMap<(usize, ResourceId), EnvSlot>>,
     /// Agents that are reached over A2A, by task and name.
     pub(super) agents: Mutex<HashMap<(usize, String), AgentSlot>>,
+    /// What agents at addresses were told.
+    pub(super) lessons: Mutex<HashMap<String, Arc<Lessons>>>,
+    /// Whose turn it is where one prompt is taken at a time.
+    pub(super) turns: Arc<Turns>,
     /// Those of them that keep in their process what they were told.
     pub(super) remembering: Mutex<HashSet<(usize, String)>>,
     /// Handles of envs that stay up after the run.
@@ -125,6 +131,8 @@ impl Provisioner {
             slots: Mutex::default(),
             envs: Mutex::default(),
             agents: Mutex::default(),
+            lessons: Mutex::default(),
+            turns: Arc::default(),
             remembering: Mutex::default(),
             kept_up: Mutex::default(),
             made: AtomicU64::new(0),

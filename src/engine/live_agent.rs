@@ -5,20 +5,22 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio::time::timeout;
 
+use super::executor::Moment;
 use super::live::{ProvisionError, Provisioner};
 use super::live_env::Program;
+use super::turns::{Seat, Stuck, Turn, Who};
 use crate::context::Place;
 use crate::digest::Digest;
-use crate::gateway::{Gateway, Grant};
+use crate::gateway::{Aside, Gate, Gateway, Grant};
 use crate::graph::StepIx;
-use crate::provider::a2a::{A2aAgent, Contained, Setup};
+use crate::provider::a2a::{A2aAgent, Contained, Lessons, Setup};
 use crate::provider::command_agent::CommandAgent;
 use crate::resource::{ResourceId, ResourceKind};
 use crate::schedule::{AgentParts, MadeOf, TaskPlan};
-use crate::step::agent::{Agent, AgentDoor, AgentError, Doors, Prompt, Reply};
+use crate::step::agent::{Agent, AgentDoor, AgentError, Behind, Doors, Prompt, Reply};
 use crate::step::sandbox::BoxFuture;
 use crate::system::locked;
 use crate::task::deploy::{AgentRun, ContainerRun, ProcessRun};
@@ -89,6 +91,14 @@ pub(super) struct LateAgent {
     pub(super) run: AgentRun,
     pub(super) parts: Arc<AgentParts>,
     pub(super) provisioner: Arc<Provisioner>,
+    /// The step in whose name it is prompted.
+    pub(super) step: StepIx,
+    pub(super) step_id: String,
+    /// The envs of the step.
+    pub(super) gates: Vec<Arc<Gate>>,
+    pub(super) told: mpsc::UnboundedSender<Moment>,
+    /// Why the result of the step must not be kept.
+    pub(super) unfit: Arc<Mutex<Option<String>>>,
 }
 
 impl Agent for LateAgent {
@@ -99,14 +109,59 @@ impl Agent for LateAgent {
     fn prompt(&self, prompt: Prompt) -> BoxFuture<'_, Result<Reply, AgentError>> {
         Box::pin(async move {
             if let AgentRun::Program { .. } = &self.run {
+                let _turn = self.turn(&prompt.behind).await?;
                 return self.program().await?.prompt(prompt).await;
             }
-            self.a2a(prompt.timeout).await?.prompt(prompt).await
+            let agent = self.a2a(prompt.timeout).await?;
+            if !agent.is_taught() {
+                return agent.prompt(prompt).await;
+            }
+            let turn = self.turn(&prompt.behind).await?;
+            // The prompt before may have been its end.
+            let agent = self.a2a(prompt.timeout).await?;
+            agent.prompt_in_turn(prompt, Box::new(turn)).await
         })
     }
 }
 
 impl LateAgent {
+    /// Waits for the turn of a prompt; others know meanwhile that the step waits.
+    async fn turn(&self, behind: &Behind) -> Result<Turn, AgentError> {
+        let seat = match (&self.run, &self.parts.sandbox_name) {
+            (AgentRun::Url { url, .. }, _) => Seat::Address(url.trim_end_matches('/').to_owned()),
+            (_, Some(sandbox)) => Seat::Sandbox(self.task, sandbox.clone()),
+            (_, None) => Seat::Agent(self.task, self.name.clone()),
+        };
+        let who = Who {
+            task: self.task,
+            step: self.step,
+            agent: self.name.clone(),
+        };
+        let aside = || {
+            // Where nobody listens any more, there are no slots either.
+            let _ = self.told.send(Moment::Rests);
+            let asides = self.gates.iter().map(|gate| Aside::of(gate, &self.step_id));
+            asides.map(|aside| Box::new(aside) as _).collect()
+        };
+        let turn = self.provisioner.turns.take(seat, who, behind, aside).await;
+        turn.map_err(|stuck| {
+            let why = match (stuck, behind.agents.last()) {
+                (Stuck::Itself, Some(asker)) => format!(
+                    "agent `{asker}` asks it while it waits for the answer of `{asker}`, and it takes one prompt at a time"
+                ),
+                (Stuck::Itself, None) => "it is to follow an instruction while it waits until that is followed, and it \
+                    takes one prompt at a time".to_owned(),
+                (Stuck::EachOther, _) => {
+                    // Which of the prompts came first decided it.
+                    let why = "two agents waited for each other's answers".to_owned();
+                    locked(&self.unfit).get_or_insert(why);
+                    "it works on a prompt that waits for who asks it now, and it takes one prompt at a time".to_owned()
+                }
+            };
+            self.failed(ProvisionError::Failed(why))
+        })
+    }
+
     fn failed(&self, error: ProvisionError) -> AgentError {
         let why = match error {
             ProvisionError::Failed(why) | ProvisionError::Lost(Some(why)) => why,
@@ -141,6 +196,7 @@ impl LateAgent {
             reply_file: reply_file.clone(),
             files: files.map_or(Vec::new(), |content| content.files.clone()),
             variables,
+            given: self.parts.variables.clone(),
             python: around.python,
         })
     }
@@ -161,10 +217,10 @@ impl LateAgent {
             return Ok(agent.clone());
         }
         let made = match &self.run {
-            AgentRun::Url { url } => {
+            AgentRun::Url { url, .. } => {
                 let connecting = A2aAgent::connect(&self.name, url);
                 match timeout(limit, connecting).await {
-                    Ok(connected) => connected?,
+                    Ok(connected) => connected?.with(self.lessons(url)?),
                     Err(_) => {
                         let agent = self.name.clone();
                         return Err(AgentError::TimedOut {
@@ -195,6 +251,15 @@ impl LateAgent {
             locked(&self.provisioner.remembering).insert((self.task, self.name.clone()));
         }
         Ok(made)
+    }
+
+    /// Returns what the agent at an address was told in this run, by whichever task.
+    fn lessons(&self, url: &str) -> Result<Arc<Lessons>, AgentError> {
+        let none = Lessons::none();
+        let none = none.map_err(|why| self.failed(ProvisionError::Failed(why)))?;
+        let mut all = locked(&self.provisioner.lessons);
+        let url = url.trim_end_matches('/').to_owned();
+        Ok(all.entry(url).or_insert_with(|| Arc::new(none)).clone())
     }
 
     async fn start(&self, run: &ProcessRun, limit: u64) -> Result<A2aAgent, AgentError> {

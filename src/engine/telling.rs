@@ -15,7 +15,7 @@ impl<'a> Dispatcher<'a> {
         match what {
             StepEvent::Hit { took_us, .. } => {
                 tally.hit += 1;
-                tally.saved_us += took_us;
+                tally.saved_us = tally.saved_us.saturating_add(*took_us);
                 task.worth.insert(step, *took_us);
                 let trace = task.job.plan.steps[step.at()]
                     .candidates
@@ -195,7 +195,7 @@ impl<'a> Dispatcher<'a> {
             tally: task.tally,
             outputs,
             kept,
-            worth_us: task.worth.values().sum(),
+            worth_us: task.worth.values().copied().fold(0, u64::saturating_add),
             blobs: task.blobs,
         };
         self.tell_result(&result, took_us);

@@ -42,6 +42,8 @@ pub(super) struct Inner {
     waiting: Vec<(u64, String, Moment)>,
     /// Who is done and waits for the others: number, step, and where the triggers stand when all are.
     settling: Vec<(u64, String, Option<Value>)>,
+    /// The steps that wait for what has nothing to do with the env, each with a number.
+    aside: Vec<(u64, String)>,
     /// The steps for which something is done that triggers ask for, each with how often.
     within: BTreeMap<String, usize>,
     executors: Vec<Attending>,
@@ -68,11 +70,12 @@ impl Inner {
         self.last
     }
 
-    /// Returns the steps that wait for a point or for others.
+    /// Returns the steps that wait: for a point, for others, or for what has nothing to do with the env.
     fn resting(&self) -> Vec<String> {
         let waiting = self.waiting.iter().map(|(_, step, _)| step);
         let settling = self.settling.iter().map(|(_, step, _)| step);
-        waiting.chain(settling).cloned().collect()
+        let aside = self.aside.iter().map(|(_, step)| step);
+        waiting.chain(settling).chain(aside).cloned().collect()
     }
 }
 
@@ -287,6 +290,22 @@ impl Course {
             course: self,
             number,
         }
+    }
+
+    /// Notes that a step waits for what has nothing to do with the env, and returns the number under which it does.
+    pub(super) fn step_aside(&self, step: &str) -> u64 {
+        let mut inner = self.inner();
+        let number = inner.number();
+        inner.aside.push((number, step.to_owned()));
+        drop(inner);
+        self.changed.notify_waiters();
+        number
+    }
+
+    /// Ends that.
+    pub(super) fn step_back(&self, number: u64) {
+        self.inner().aside.retain(|(other, _)| *other != number);
+        self.changed.notify_waiters();
     }
 
     /// Notes that a step waits for a point, until what is returned is dropped.

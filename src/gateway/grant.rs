@@ -27,6 +27,14 @@ impl Grant {
     pub fn url(&self) -> &str {
         &self.url
     }
+
+    /// Returns whether what is served at the address is still its own.
+    pub(super) fn is_own(&self) -> bool {
+        let routes = locked(&self.routes);
+        routes
+            .get(&self.token)
+            .is_some_and(|(number, _)| *number == self.number)
+    }
 }
 
 impl Drop for Grant {
@@ -181,6 +189,11 @@ mod tests {
         };
         let (first, second) = (handle("one"), handle("two"));
         let url = first.lasting_url("a").await.unwrap();
+        assert_eq!(first.lasting_url("a").await.unwrap(), url);
+        assert_eq!(served_to(&gateway, &url).as_deref(), Some("one"));
+        assert_eq!(second.lasting_url("a").await.unwrap(), url);
+        assert_eq!(served_to(&gateway, &url).as_deref(), Some("two"));
+        // Who asks again is served again.
         assert_eq!(first.lasting_url("a").await.unwrap(), url);
         assert_eq!(served_to(&gateway, &url).as_deref(), Some("one"));
         assert_eq!(second.lasting_url("a").await.unwrap(), url);

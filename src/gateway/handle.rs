@@ -47,8 +47,12 @@ impl EnvHandle {
     /// Returns the address of the env for this caller, see [`LiveEnv::url`] and [`LiveEnv::lasting_url`].
     async fn address(&self, holder: Option<&str>) -> Result<String, EnvError> {
         let key = (self.caller.role.clone(), holder.map(str::to_owned));
-        if let Some((_, grant)) = locked(&self.grants).iter().find(|(of, _)| *of == key) {
-            return Ok(grant.url().to_owned());
+        let known = locked(&self.grants).iter().find_map(|(of, grant)| {
+            // Since then the address may have been given to another step.
+            (*of == key && grant.is_own()).then(|| grant.url().to_owned())
+        });
+        if let Some(url) = known {
+            return Ok(url);
         }
         let (gate, caller) = (self.gate.clone(), self.caller.clone());
         let granted = match holder {
@@ -61,7 +65,14 @@ impl EnvHandle {
             tail: String::new(),
         })?;
         let url = grant.url().to_owned();
-        locked(&self.grants).push((key, grant));
+        let before = {
+            let mut grants = locked(&self.grants);
+            let before = grants.iter().position(|(of, _)| *of == key);
+            let before = before.map(|at| grants.swap_remove(at));
+            grants.push((key, grant));
+            before
+        };
+        drop(before);
         Ok(url)
     }
 }

@@ -38,6 +38,28 @@ impl Drop for Presence {
     }
 }
 
+/// A step that waits for what has nothing to do with an env, as long as this is there: nobody on the env waits for it.
+pub struct Aside {
+    gate: Arc<Gate>,
+    number: u64,
+}
+
+impl Aside {
+    /// Notes that a step waits so.
+    pub fn of(gate: &Arc<Gate>, step: &str) -> Self {
+        Aside {
+            gate: gate.clone(),
+            number: gate.course.step_aside(step),
+        }
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        self.gate.course.step_back(self.number);
+    }
+}
+
 /// An agent that follows instructions, as long as this is there.
 struct Attendance {
     gate: Arc<Gate>,
@@ -68,6 +90,10 @@ impl Timed for EnvHandle {
 
     fn executors(&self) -> Vec<String> {
         self.gate.course.inner().engine.agents()
+    }
+
+    fn is_in_order(&self) -> bool {
+        self.gate.course.is_in_order()
     }
 
     fn attend(&self, agent: &str, executor: Arc<dyn Executor>) -> Box<dyn Any + Send + Sync> {

@@ -12,7 +12,7 @@ mod start;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use agent::A2aAgent;
+pub use agent::{A2aAgent, Lessons};
 pub use contain::Contained;
 pub use start::Setup;
 

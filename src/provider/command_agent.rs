@@ -5,10 +5,11 @@
 
 use std::path::PathBuf;
 
+use crate::digest::{Digest, Digester};
 use crate::json::{Map, Value, json};
 use crate::step::ContentFile;
 use crate::step::agent::{Agent, AgentError, Prompt, Reply};
-use crate::step::sandbox::{BoxFuture, Captured, Exec, How, Put, Sandbox};
+use crate::step::sandbox::{BoxFuture, Captured, Exec, How, Put, Sandbox, SandboxError};
 use crate::task::deploy::{ProcessRun, PromptBy};
 
 /// The longest reply, in bytes.
@@ -32,6 +33,8 @@ pub struct CommandAgent {
     pub files: Vec<ContentFile>,
     /// Variables besides those that it says itself.
     pub variables: Vec<(String, String)>,
+    /// Variables that its deploy step gives it, which count most.
+    pub given: Vec<(String, String)>,
     /// The interpreter that has its packages.
     pub python: Option<PathBuf>,
 }
@@ -69,9 +72,13 @@ impl CommandAgent {
         }
         let exited = sandbox.exec(exec).await;
         let exited = exited.map_err(|error| self.failed(error, trajectory.clone()))?;
-        let stderr = exited.stderr.text();
+        let (stdout, stderr) = (exited.stdout.text(), exited.stderr.text());
         if !stderr.is_empty() {
             trajectory.push(json!({"type": "log", "text": stderr}));
+        }
+        if exited.how != How::Code(0) && !stdout.is_empty() {
+            // It is no reply, but may say what went wrong.
+            trajectory.push(json!({"type": "log", "text": stdout}));
         }
         let how = match exited.how {
             How::Code(0) => {
@@ -88,21 +95,19 @@ impl CommandAgent {
                 return Err(AgentError::TimedOut {
                     agent: self.name.clone(),
                     limit: prompt.timeout,
-                    trajectory: Vec::new(),
+                    trajectory,
                 });
             }
             how => super::served::words(how),
         };
-        let said = if stderr.trim().is_empty() {
-            exited.stdout.text()
-        } else {
-            stderr
-        };
-        let lines: Vec<&str> = said.trim_end().lines().collect();
-        let lines = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n");
-        let why = match lines.is_empty() {
-            true => how,
-            false => format!("{how}; its last lines:\n{lines}"),
+        let why = match (last_lines(&stderr), last_lines(&stdout)) {
+            (None, None) => how,
+            (Some(lines), None) | (None, Some(lines)) => {
+                format!("{how}; its last lines:\n{lines}")
+            }
+            (Some(stderr), Some(stdout)) => format!(
+                "{how}; its last lines:\n{stderr}\nand those of its standard output:\n{stdout}"
+            ),
         };
         Err(self.failed(why, trajectory))
     }
@@ -122,6 +127,21 @@ impl CommandAgent {
             })
             .collect();
         sandbox.put(&puts).map_err(|error| failed(&error))?;
+        for (file, put) in self.files.iter().zip(&puts) {
+            let copy = sandbox.read(&put.to, file.size);
+            let is_same = match copy {
+                Ok(copy) => copy.is_some_and(|bytes| Digest::of_bytes(&bytes) == file.digest),
+                Err(SandboxError::TooLarge { .. }) => false,
+                Err(error) => return Err(failed(&error)),
+            };
+            if !is_same {
+                // The plan is of the file as it was: a reply must not be taken for one of that.
+                return Err(failed(&format!(
+                    "`{}` of it changed since the run was planned; run it again",
+                    file.path
+                )));
+            }
+        }
         let (mut servers, mut first) = (Map::new(), None);
         for env in &prompt.envs {
             let url = format!("{}/mcp", env.url().await?);
@@ -129,9 +149,10 @@ impl CommandAgent {
             servers.insert(env.env_id().to_owned(), server);
             first.get_or_insert(url);
         }
+        let own = self.own_name(prompt);
         let (config, whole) = (
-            format!("{temp}/agent-mcp.json"),
-            format!("{temp}/agent-prompt.json"),
+            format!("{temp}/agent-mcp-{own}.json"),
+            format!("{temp}/agent-prompt-{own}.json"),
         );
         let text = json!({"mcpServers": servers}).to_string();
         let written = sandbox.write(&config, text.as_bytes(), 0o644);
@@ -170,7 +191,6 @@ impl CommandAgent {
         }
         let own = [
             ("AGENT_NAME", self.name.as_str()),
-            ("AGENT_FOLDER", &folder),
             ("MCP_CONFIG", &config),
             ("PROMPT_FILE", &whole),
             ("CONTEXT_ID", &prompt.context_id),
@@ -179,16 +199,26 @@ impl CommandAgent {
             exec = exec.env(name, value);
         }
         exec = exec.env("TURN", prompt.turn.to_string());
+        if !self.files.is_empty() {
+            exec = exec.env("AGENT_FOLDER", folder);
+        }
         if let Some(url) = first {
             exec = exec.env("MCP_URL", url);
         }
-        for (name, value) in &self.variables {
-            exec = exec.env(name, value);
-        }
-        for (name, value) in &self.run.variables {
+        let variables = self.variables.iter().map(|(name, value)| (name, value));
+        let given = self.given.iter().map(|(name, value)| (name, value));
+        for (name, value) in variables.chain(&self.run.variables).chain(given) {
             exec = exec.env(name, value);
         }
         Ok(exec)
+    }
+
+    /// Returns what the files of a prompt are called by, which is the same in every run.
+    fn own_name(&self, prompt: &Prompt) -> String {
+        let mut digester = Digester::new("a prompt of a program");
+        digester.text(&self.name).text(&prompt.context_id);
+        digester.number(prompt.turn);
+        digester.finish().to_string()[..16].to_owned()
     }
 
     fn reply(&self, sandbox: &dyn Sandbox, stdout: &Captured) -> Result<String, String> {
@@ -206,4 +236,11 @@ impl CommandAgent {
             Err(error) => Err(error.to_string()),
         }
     }
+}
+
+/// Returns the last lines of what a program wrote; `None` where it wrote nothing.
+fn last_lines(text: &str) -> Option<String> {
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    let last = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n");
+    (!last.is_empty()).then_some(last)
 }

@@ -280,7 +280,8 @@ fn demand_up(
             let Some((version, made_by)) = world.version_before(plan, step, resource) else {
                 continue;
             };
-            let (how, why) = Provision::of(&version, snapshots.can_restore(&version));
+            let (how, why) =
+                Provision::of(resource.kind, &version, snapshots.can_restore(&version));
             let by_choice = why.filter(|_| version.is_kept_nowhere());
             let need = Need {
                 resource: resource.clone(),

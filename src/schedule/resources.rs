@@ -106,7 +106,7 @@ impl Scheduler<'_> {
             } else {
                 let is_kept =
                     !self.lost_versions.contains(&version) && self.snapshots.can_restore(&version);
-                Provision::of(&version, is_kept)
+                Provision::of(resource.kind, &version, is_kept)
             };
             if how == Provision::Rerun {
                 let by_choice = why.filter(|_| version.is_kept_nowhere());

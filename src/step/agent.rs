@@ -15,6 +15,8 @@ pub struct Prompt {
     pub parts: Vec<Value>,
     /// The conversation that it belongs to.
     pub context_id: String,
+    /// Whether later steps may go on with the conversation.
+    pub lasts: bool,
     /// Which turn of the conversation it is, the first being 1.
     pub turn: u64,
     /// What the agent left of the turns before, see [`Reply::memory`]; null at the first.
@@ -27,6 +29,8 @@ pub struct Prompt {
     pub peers: Vec<Peer>,
     /// How it is to work.
     pub settings: PromptSettings,
+    /// Who waits for the answer besides the step.
+    pub behind: Behind,
     /// Which attempt of the step this is, the first being 1.
     pub attempt: u32,
     /// How long the agent may take.
@@ -39,12 +43,14 @@ impl Prompt {
         Prompt {
             parts: vec![text_part(text)],
             context_id: "context".to_owned(),
+            lasts: false,
             turn: 1,
             memory: Value::Null,
             envs: Vec::new(),
             sandbox: None,
             peers: Vec::new(),
             settings: PromptSettings::default(),
+            behind: Behind::default(),
             attempt: 1,
             timeout,
         }
@@ -54,6 +60,15 @@ impl Prompt {
     pub fn text(&self) -> String {
         text_of(&self.parts)
     }
+}
+
+/// Who waits for the answer to a prompt besides the step in whose name it is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Behind {
+    /// The agents that ask each other, the first being the one that the step asks.
+    pub agents: Vec<String>,
+    /// Whether a call of an env is answered only after it, and so whoever made that call waits too.
+    pub by_call: bool,
 }
 
 /// How an agent is to work, as far as it can: what it cannot is passed over.

@@ -160,18 +160,19 @@ impl Usage {
 
     /// Adds what another call cost.
     pub fn add(&mut self, other: &Usage) {
-        fn sum<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
+        fn sum<T>(a: Option<T>, b: Option<T>, add: impl Fn(T, T) -> T) -> Option<T> {
             match (a, b) {
-                (Some(a), Some(b)) => Some(a + b),
-                (a, b) => a.or(b),
+                (Some(a), Some(b)) => Some(add(a, b)),
+                (None, other) | (other, None) => other,
             }
         }
-        self.requests += other.requests;
-        self.retried += other.retried;
-        self.cached += other.cached;
-        self.input_tokens = sum(self.input_tokens, other.input_tokens);
-        self.output_tokens = sum(self.output_tokens, other.output_tokens);
-        self.cost_usd = sum(self.cost_usd, other.cost_usd);
+        let tokens = |a, b| sum(a, b, u64::saturating_add);
+        self.requests = self.requests.saturating_add(other.requests);
+        self.retried = self.retried.saturating_add(other.retried);
+        self.cached = self.cached.saturating_add(other.cached);
+        self.input_tokens = tokens(self.input_tokens, other.input_tokens);
+        self.output_tokens = tokens(self.output_tokens, other.output_tokens);
+        self.cost_usd = sum(self.cost_usd, other.cost_usd, |a, b| a + b);
     }
 }
 

@@ -38,6 +38,9 @@ pub trait Timed: Send + Sync {
     /// Returns the agents that the triggers give instructions to.
     fn executors(&self) -> Vec<String>;
 
+    /// Returns whether a call is answered only when all is done that it set off.
+    fn is_in_order(&self) -> bool;
+
     /// Has an agent follow instructions until what is returned is dropped.
     fn attend(&self, agent: &str, executor: Arc<dyn Executor>) -> Box<dyn Any + Send + Sync>;
 

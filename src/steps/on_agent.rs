@@ -9,8 +9,8 @@ use tokio::sync::Mutex as AsyncMutex;
 use crate::context::Lookup;
 use crate::json::{Value, from_slice, object_before};
 use crate::step::agent::{
-    Agent, AgentDoor, AgentError, Doors, Peer, PeerLine, Prompt, PromptSettings, Reply, Skill,
-    text_part,
+    Agent, AgentDoor, AgentError, Behind, Doors, Peer, PeerLine, Prompt, PromptSettings, Reply,
+    Skill, text_part,
 };
 use crate::step::env::LiveEnv;
 use crate::step::sandbox::{BoxFuture, Sandbox};
@@ -27,6 +27,7 @@ pub(super) struct Party {
     name: String,
     /// How many agents may still ask each other from here.
     depth: usize,
+    behind: Behind,
     /// The agents that it may ask, found when it is asked for the first time.
     peers: Arc<OnceLock<Vec<Peer>>>,
 }
@@ -58,6 +59,8 @@ struct Member {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Talk {
     pub(super) context_id: String,
+    /// Whether later steps may go on with it.
+    pub(super) lasts: bool,
     pub(super) turn: u64,
     pub(super) memory: Value,
 }
@@ -66,6 +69,7 @@ impl Talk {
     pub(super) fn new(context_id: &str) -> Self {
         Talk {
             context_id: context_id.to_owned(),
+            lasts: false,
             turn: 0,
             memory: Value::Null,
         }
@@ -74,6 +78,17 @@ impl Talk {
 
 /// Finds an agent and what belongs to it; all that is looked up is on record.
 pub(super) fn party(cx: StepCx<'_>, name: &str) -> Result<Party, StepError> {
+    party_behind(cx, name, Behind::default())
+}
+
+/// Finds an agent likewise that follows an instruction of a trigger; `by_call` says whether the call that set the trigger
+/// off is answered only after it.
+pub(super) fn instructed(cx: StepCx<'_>, name: &str, by_call: bool) -> Result<Party, StepError> {
+    let agents = Vec::new();
+    party_behind(cx, name, Behind { agents, by_call })
+}
+
+fn party_behind(cx: StepCx<'_>, name: &str, behind: Behind) -> Result<Party, StepError> {
     let mut members = BTreeMap::new();
     let mut reach: Vec<Arc<dyn LiveEnv>> = Vec::new();
     let mut asked = vec![name.to_owned()];
@@ -100,7 +115,7 @@ pub(super) fn party(cx: StepCx<'_>, name: &str) -> Result<Party, StepError> {
         doors: cx.services.doors(),
         outage: Mutex::default(),
     };
-    Ok(Party::of(&Arc::new(circle), name, MAX_DEPTH))
+    Ok(Party::of(&Arc::new(circle), name, MAX_DEPTH, behind))
 }
 
 /// Returns whether a step before said that a name is a person's.
@@ -180,11 +195,12 @@ impl Circle {
 }
 
 impl Party {
-    fn of(circle: &Arc<Circle>, name: &str, depth: usize) -> Self {
+    fn of(circle: &Arc<Circle>, name: &str, depth: usize, behind: Behind) -> Self {
         Party {
             circle: circle.clone(),
             name: name.to_owned(),
             depth,
+            behind,
             peers: Arc::default(),
         }
     }
@@ -209,7 +225,9 @@ impl Party {
             let names = self.member().peers.iter().filter(|_| self.depth > 0);
             let each = names.map(|peer| {
                 let (step, name) = (&self.circle.step, &self.name);
-                let party = Party::of(&self.circle, peer, self.depth - 1);
+                let mut behind = self.behind.clone();
+                behind.agents.push(name.clone());
+                let party = Party::of(&self.circle, peer, self.depth - 1, behind);
                 Peer {
                     name: peer.clone(),
                     description: party.member().description.clone(),
@@ -238,12 +256,14 @@ impl Party {
         let prompt = Prompt {
             parts,
             context_id: talk.context_id.clone(),
+            lasts: talk.lasts,
             turn: talk.turn + 1,
             memory: talk.memory.clone(),
             envs: member.envs.clone(),
             sandbox: member.sandbox.clone(),
             peers: self.peers(),
             settings: self.with(settings),
+            behind: self.behind.clone(),
             attempt: self.circle.attempt,
             timeout,
         };

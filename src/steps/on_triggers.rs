@@ -50,7 +50,7 @@ pub(super) fn attend(
             let instructed = Instructed {
                 step: cx.step.to_string(),
                 agent: agent.clone(),
-                party: on_agent::party(cx, &agent)?,
+                party: on_agent::instructed(cx, &agent, timed.is_in_order())?,
                 talks: Mutex::default(),
                 outage: Arc::clone(&outage),
             };

@@ -312,7 +312,11 @@ impl PromptAgent {
         };
         let mut talk = match given(&fields.context_id) {
             Some(id) => {
-                conversation::resumed(cx, &fields.agent_name, id)?.unwrap_or_else(|| Talk::new(id))
+                let new = || Talk {
+                    lasts: true,
+                    ..Talk::new(id)
+                };
+                conversation::resumed(cx, &fields.agent_name, id)?.unwrap_or_else(new)
             }
             None => Talk::new(&self.conversation_id(cx)),
         };

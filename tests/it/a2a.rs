@@ -6,6 +6,7 @@ mod keys;
 mod peers;
 mod sdk;
 mod switch;
+mod together;
 mod variables;
 
 use std::fs;
@@ -220,7 +221,11 @@ fn an_agent_asks_its_peers_at_the_addresses_that_it_is_told() {
 /// An agent in this process, which remembers what it heard.
 struct Listener {
     heard: Arc<Mutex<Vec<String>>>,
+    talks: Talks,
 }
+
+/// What was heard in each conversation, in the order in which they began.
+type Talks = Arc<Mutex<Vec<(String, String)>>>;
 
 impl AgentDoor for Listener {
     fn name(&self) -> &str {
@@ -233,16 +238,43 @@ impl AgentDoor for Listener {
 
     fn ask<'a>(
         &'a self,
-        _: &'a str,
+        context: &'a str,
         parts: Vec<Value>,
     ) -> BoxFuture<'a, Result<Reply, AgentError>> {
         let text = text_of(&parts);
         self.heard.lock().unwrap().push(text.clone());
+        let mut talks = self.talks.lock().unwrap();
+        let talk = match talks.iter_mut().find(|(of, _)| of == context) {
+            Some((_, talk)) => {
+                talk.push_str(&format!("|{text}"));
+                talk.clone()
+            }
+            None => {
+                talks.push((context.to_owned(), text.clone()));
+                text.clone()
+            }
+        };
+        drop(talks);
+        let n_heard = self
+            .heard
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|heard| **heard == text)
+            .count();
+        if text == "flaky" && n_heard == 1 {
+            let failed = AgentError::Failed {
+                agent: "listener".to_owned(),
+                message: "not today".to_owned(),
+                trajectory: Vec::new(),
+            };
+            return Box::pin(async { Err(failed) });
+        }
         if text == "wait" {
             return Box::pin(std::future::pending());
         }
         let reply = Reply {
-            text: format!("I heard {text}"),
+            text: format!("I heard {talk}"),
             tool_calls: 4,
             ..Reply::default()
         };
@@ -254,6 +286,7 @@ struct Listening {
     runtime: tokio::runtime::Runtime,
     gateway: Arc<Gateway>,
     heard: Arc<Mutex<Vec<String>>>,
+    talks: Talks,
 }
 
 impl Listening {
@@ -262,12 +295,13 @@ impl Listening {
             runtime: tokio::runtime::Runtime::new().unwrap(),
             gateway: Gateway::new(),
             heard: Arc::default(),
+            talks: Arc::default(),
         }
     }
 
     fn open(&self) -> Grant {
-        let heard = self.heard.clone();
-        let door = Arc::new(Listener { heard });
+        let (heard, talks) = (self.heard.clone(), self.talks.clone());
+        let door = Arc::new(Listener { heard, talks });
         self.runtime.block_on(self.gateway.open(door)).unwrap()
     }
 }
@@ -316,4 +350,88 @@ fn an_agent_that_cannot_be_connected_to_its_env_fails() {
          card does not offer mcp-config"
     );
     assert!(listening.heard.lock().unwrap().is_empty());
+}
+
+/// Writes a task that says these texts to the agent in one conversation, and another one besides.
+fn conversation(story: &Story, texts: &[&str]) {
+    let mut steps = vec![
+        json!({"id": "solver", "type": "deploy_agent", "agent_name": "solver"}),
+        json!({"id": "alone", "type": "prompt_agent", "agent_name": "solver", "prompt": "alone"}),
+    ];
+    for (at, text) in texts.iter().enumerate() {
+        steps.push(
+            json!({"id": format!("p{}", at + 1), "type": "prompt_agent", "agent_name": "solver",
+                          "prompt": text, "context_id": "x"}),
+        );
+    }
+    story.write("tasks/t.json", json!(steps).to_string());
+}
+
+#[test]
+fn a_conversation_with_an_agent_that_runs_already_is_told_anew_where_it_went_another_way() {
+    let listening = Listening::new();
+    let grant = listening.open();
+    let agent = format!("type = \"a2a\"\nurl = \"{}\"", grant.url());
+    let story = story(&agent, &[]);
+    let heard = |seen: &Seen| replies(seen).last().cloned().unwrap_or_default();
+    conversation(&story, &["one", "two", "three"]);
+    assert_eq!(heard(&story.run()), "I heard one|two|three");
+    assert_eq!(story.run().ran(), "");
+    conversation(&story, &["one", "two", "drei"]);
+    let edited = story.run();
+    // It was asked what it is asked alone, and is not asked again.
+    assert_eq!(edited.ran(), "p1 p2 p3");
+    assert_eq!(heard(&edited), "I heard one|two|drei");
+    conversation(&story, &["one", "two", "drei", "four"]);
+    assert_eq!(heard(&story.run()), "I heard one|two|drei|four");
+    assert_eq!(story.run().ran(), "");
+    let talks: Vec<String> = listening
+        .talks
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|(_, talk)| talk.clone())
+        .collect();
+    let all = [
+        "alone",
+        "one|two|three",
+        "one|two|drei",
+        "one|two|drei|four",
+    ];
+    assert_eq!(talks, all);
+}
+
+#[test]
+fn an_agent_that_runs_already_and_keeps_nothing_goes_on_with_what_it_gave_back() {
+    let listening = Listening::new();
+    let grant = listening.open();
+    let agent = format!(
+        "type = \"a2a\"\nstate = \"none\"\nurl = \"{}\"",
+        grant.url()
+    );
+    let story = story(&agent, &[]);
+    conversation(&story, &["one", "two"]);
+    replies(&story.run());
+    conversation(&story, &["one", "two", "three"]);
+    let seen = story.run();
+    assert_eq!(seen.ran(), "p3");
+    assert_eq!(replies(&seen)[3], "I heard one|two|three");
+}
+
+#[test]
+fn a_prompt_that_is_tried_again_is_part_of_a_conversation_in_which_it_was_not_said_before() {
+    let listening = Listening::new();
+    let grant = listening.open();
+    let agent = format!("type = \"a2a\"\nurl = \"{}\"", grant.url());
+    let story = story(&agent, &[]);
+    conversation(&story, &["one", "flaky"]);
+    let text = fs::read_to_string(story.path("tasks/t.json")).unwrap();
+    let mut steps: Vec<Value> = aebuild::json::from_slice(text.as_bytes()).unwrap();
+    steps[3]["retry_config"] = json!({"retry_from_step_id": "p2", "max_retries": 1});
+    story.write("tasks/t.json", json!(steps).to_string());
+    let seen = story.run();
+    assert_eq!(
+        replies(&seen),
+        ["I heard alone", "I heard one", "I heard one|flaky"]
+    );
 }

@@ -1,5 +1,6 @@
 //! An agent that is reached over A2A, as steps prompt it.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,14 +25,29 @@ pub struct A2aAgent {
     /// What runs it for aebuild alone.
     running: Option<Running>,
     /// What it was told besides messages.
-    taught: AsyncMutex<Taught>,
+    lessons: Arc<Lessons>,
     /// The conversations, by the id that a prompt gives and its attempt: an agent that runs already may know the id from
     /// an earlier run, so it hears another.
     contexts: Mutex<HashMap<(String, u32), String>>,
-    /// By what name it is given addresses, which is nobody else's.
-    holder: String,
     /// What was said so far, by it and to it; `None` where nothing was.
     history: Mutex<Option<Digest>>,
+}
+
+/// What an agent was told besides messages, which several may share that reach the same agent.
+pub struct Lessons {
+    taught: AsyncMutex<Taught>,
+    /// By what name it is given addresses, which is nobody else's.
+    holder: String,
+}
+
+impl Lessons {
+    /// Returns what an agent was told that was told nothing.
+    pub fn none() -> Result<Self, String> {
+        Ok(Lessons {
+            taught: AsyncMutex::default(),
+            holder: fresh_id()?,
+        })
+    }
 }
 
 impl A2aAgent {
@@ -48,11 +64,21 @@ impl A2aAgent {
             name: name.to_owned(),
             client: Arc::new(client),
             running,
-            taught: AsyncMutex::default(),
+            lessons: Arc::new(Lessons::none()?),
             contexts: Mutex::default(),
-            holder: fresh_id()?,
             history: Mutex::default(),
         })
+    }
+
+    /// Returns the agent as one that was told this.
+    pub fn with(self, lessons: Arc<Lessons>) -> Self {
+        A2aAgent { lessons, ..self }
+    }
+
+    /// Returns whether it can be told anything besides messages: it knows what it was told last, so only one prompt at a
+    /// time may be with it.
+    pub fn is_taught(&self) -> bool {
+        extensions::is_taught(&self.client)
     }
 
     /// Returns the card.
@@ -70,7 +96,12 @@ impl A2aAgent {
         *locked(&self.history)
     }
 
-    fn remember(&self, said: &Value) {
+    /// Notes what was said. Of an agent that runs already only conversations count with which later steps may go on: each
+    /// of the others begins anew.
+    fn remember(&self, prompt: &Prompt, said: &Value) {
+        if self.running.is_none() && !prompt.lasts {
+            return;
+        }
         let mut history = locked(&self.history);
         let mut digester = Digester::new("what an agent heard");
         if let Some(before) = history.as_ref() {
@@ -94,15 +125,10 @@ impl A2aAgent {
             failed(fault.text())
         };
         let notes = {
-            let mut taught = self.taught.lock().await;
-            let told = extensions::teach(
-                &self.client,
-                (&self.name, &self.holder),
-                prompt,
-                &mut taught,
-            )
-            .await;
-            told?
+            let Lessons { taught, holder } = &*self.lessons;
+            let mut taught = taught.lock().await;
+            let names = (self.name.as_str(), holder.as_str());
+            extensions::teach(&self.client, names, prompt, &mut taught).await?
         };
         let text = |key: &str| Some(prompt.memory.get(key)?.as_str()?.to_owned());
         let context_id = match text("contextId") {
@@ -122,7 +148,7 @@ impl A2aAgent {
             ));
         }
         // The ids are by chance, and tell nothing.
-        self.remember(&json!(plain_parts(&message.parts)));
+        self.remember(prompt, &json!(plain_parts(&message.parts)));
         let sent = self.client.send(&message).await;
         let end = match sent.map_err(faulty)? {
             Answer::Message(answer) => Task {
@@ -146,7 +172,7 @@ impl A2aAgent {
         trajectory.extend(said(prompt));
         let own = extensions::trajectory(&self.client, &end).await;
         let end = End::of(&end, message.context_id);
-        self.remember(&json!(end.parts));
+        self.remember(prompt, &json!(end.parts));
         if own.is_empty() {
             trajectory.push(json!({"role": "assistant", "content": end.text, "parts": end.parts}));
         } else {
@@ -169,11 +195,23 @@ impl Agent for A2aAgent {
     }
 
     fn prompt(&self, prompt: Prompt) -> BoxFuture<'_, Result<Reply, AgentError>> {
+        self.prompt_in_turn(prompt, Box::new(()))
+    }
+}
+
+impl A2aAgent {
+    /// Asks the agent and waits for its answer; `turn` is dropped when the agent works on it no more.
+    pub fn prompt_in_turn(
+        &self,
+        prompt: Prompt,
+        turn: Box<dyn Any + Send + Sync>,
+    ) -> BoxFuture<'_, Result<Reply, AgentError>> {
         Box::pin(async move {
             let open = Open {
                 client: self.client.clone(),
                 task: Mutex::default(),
                 is_lost: Mutex::default(),
+                turn: Some(turn),
             };
             let gone = async {
                 match &self.running {
@@ -232,14 +270,18 @@ struct Open {
     task: Mutex<Option<String>>,
     /// Whether the agent could not be reached in the end.
     is_lost: Mutex<bool>,
+    turn: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
         let task = locked(&self.task).take();
         if let (Some(task), Ok(runtime)) = (task, tokio::runtime::Handle::try_current()) {
-            let client = self.client.clone();
-            runtime.spawn(async move { client.cancel(&task).await });
+            let (client, turn) = (self.client.clone(), self.turn.take());
+            runtime.spawn(async move {
+                client.cancel(&task).await;
+                drop(turn);
+            });
         }
     }
 }

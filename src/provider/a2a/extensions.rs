@@ -28,6 +28,13 @@ pub(super) struct Taught {
     missing: Vec<String>,
 }
 
+/// Returns whether an agent can be told anything.
+pub(super) fn is_taught(client: &Client) -> bool {
+    let names = ["agent-config", "mcp-config", "skill-config", "peer-agents"];
+    let mut offered = names.iter().map(|name| client.card().extension(name));
+    offered.any(|extension| extension.is_some())
+}
+
 /// Tells an agent what it is to know before a prompt, and returns what it cannot be told, as moments of its trajectory.
 pub(super) async fn teach(
     client: &Client,

@@ -357,6 +357,7 @@ pub(super) fn resumed(
     let memory = crate::json::from_slice(&bytes).map_err(|_| lost())?;
     Ok(Some(Talk {
         context_id: context_id.to_owned(),
+        lasts: true,
         turn: found["turns"].as_u64().unwrap_or(0),
         memory,
     }))

@@ -339,7 +339,7 @@ pub const KEYS: &[KeyDoc] = &[
         path: "agents.*.state",
         kind: KeyKind::OneOf(&["process", "none"]),
         default: "\"process\"",
-        doc: "What a program or container that serves A2A keeps from one prompt to the next. `process`: what it was told may decide what it answers, and is nowhere but in its process, so it is told all of it again for a prompt that must run. `none`: nothing but within one step, so a prompt runs without those before it.",
+        doc: "What an agent that serves A2A keeps from one prompt to the next. `process`: what it was told may decide what it answers, and is nowhere but in its process, so it is told all of it again for a prompt that must run; of an agent at a `url` only what was said in conversations with a `context_id`. `none`: nothing but within one step or conversation, so a prompt runs without those before it.",
     },
     KeyDoc {
         path: "agents.*.prompt",

@@ -14,6 +14,8 @@ pub enum AgentRun {
     Url {
         /// Its address, below which its card is.
         url: String,
+        /// Whether what it was told before of a conversation may decide what it answers.
+        remembers: bool,
     },
     /// As a process that serves A2A.
     Served {
@@ -91,6 +93,7 @@ impl AgentSpec {
                 )),
                 ["url"] => Ok(AgentRun::Url {
                     url: text(settings, "url").unwrap_or_default().to_owned(),
+                    remembers,
                 }),
                 ["command"] => Ok(AgentRun::Served {
                     run: process(name, settings, "serves A2A")?,
@@ -165,10 +168,10 @@ impl AgentRun {
     /// Returns whether what it was told is nowhere but in what runs it, and may decide what it answers.
     pub fn remembers(&self) -> bool {
         match self {
-            AgentRun::Served { remembers, .. } | AgentRun::Container { remembers, .. } => {
-                *remembers
-            }
-            AgentRun::Inside | AgentRun::Url { .. } | AgentRun::Program { .. } => false,
+            AgentRun::Url { remembers, .. }
+            | AgentRun::Served { remembers, .. }
+            | AgentRun::Container { remembers, .. } => *remembers,
+            AgentRun::Inside | AgentRun::Program { .. } => false,
         }
     }
 }
@@ -245,7 +248,13 @@ mod tests {
             Ok(AgentRun::Inside)
         );
         let url = "http://127.0.0.1:1".to_owned();
-        assert_eq!(run("a2a", json!({"url": url})), Ok(AgentRun::Url { url }));
+        assert_eq!(
+            run("a2a", json!({"url": url})),
+            Ok(AgentRun::Url {
+                url,
+                remembers: true
+            })
+        );
         let Ok(AgentRun::Served {
             run: process,
             ready_timeout_seconds,
@@ -347,7 +356,13 @@ mod tests {
             let url = "http://127.0.0.1:1".to_owned();
             assert_eq!(
                 run(name, json!({"url": url})),
-                (a2a(), AgentRun::Url { url })
+                (
+                    a2a(),
+                    AgentRun::Url {
+                        url,
+                        remembers: true
+                    }
+                )
             );
             let (kind, ran) = run(name, json!({"command": ["solve"]}));
             assert!(kind == "command" && matches!(ran, AgentRun::Program { .. }));

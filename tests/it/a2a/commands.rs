@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use aebuild::json::json;
+
 use super::{failure, replies, story};
 
 const CLI: &str = r#"
@@ -26,15 +28,25 @@ elif word == "reply":
         file.write("from a file")
     print("not this")
 elif word == "fail":
-    print("out")
+    print("out", flush=True)
     for n in range(60):
         print(f"line {n}", file=sys.stderr)
     sys.exit(4)
 elif word == "prompt":
     whole = json.load(open(os.environ["PROMPT_FILE"]))
     print(json.dumps([whole["turn"], whole["system_prompt"], os.environ["AGENT_NAME"], os.environ["EXTRA"]]))
+elif word == "slow":
+    import time
+    time.sleep(0.2)
+    whole = json.load(open(os.environ["PROMPT_FILE"]))
+    with open("reply.txt", "w") as file:
+        file.write(whole["system_prompt"] + " " + rest[0])
+    time.sleep(0.2)
+elif word == "variable":
+    print(os.environ.get(rest[0], "unset"))
 elif word == "hang":
     import time
+    print("about to hang", flush=True)
     time.sleep(1000)
 "#;
 
@@ -102,7 +114,7 @@ fn a_program_that_fails_shows_its_last_lines_and_one_that_hangs_is_stopped() {
     let error = failure(&story.run());
     assert!(
         error.contains("agent=solver): it ended with exit code 4; its last lines:\nline 20\n")
-            && error.ends_with("\nline 59"),
+            && error.ends_with("\nline 59\nand those of its standard output:\nout"),
         "{error}"
     );
     let text = fs::read_to_string(story.path("tasks/t.json")).unwrap();
@@ -111,8 +123,77 @@ fn a_program_that_fails_shows_its_last_lines_and_one_that_hangs_is_stopped() {
         r#""prompt":"hang","timeout_seconds":0.5"#,
     );
     story.write("tasks/t.json", text);
+    let seen = story.run();
+    assert_eq!(
+        failure(&seen),
+        "p1: agent `solver` gave no answer within 0.5 s"
+    );
+    let log = seen.logs.iter().find(|(step, _)| step == "p1");
+    let log = log.map(|(_, log)| String::from_utf8_lossy(log).into_owned());
+    let log = log.unwrap_or_default();
+    assert!(log.contains("about to hang"), "{log}");
+}
+
+#[test]
+fn prompts_beside_each_other_have_files_of_their_own() {
+    let Some(story) = cli("reply_file = \"reply.txt\"", &[]) else {
+        return;
+    };
+    super::together::beside(&story, &[], &["slow a", "slow b", "slow c"]);
+    assert_eq!(
+        replies(&story.run()),
+        ["I am 1. a", "I am 2. b", "I am 3. c"]
+    );
+}
+
+#[test]
+fn a_program_sees_the_variables_of_its_deploy_step_wherever_it_works() {
+    let Some(story) = cli("variables = { EXTRA = \"table\" }", &[]) else {
+        return;
+    };
+    let steps = |in_sandbox: bool| {
+        let mut deploy = json!({"id": "solver", "type": "deploy_agent", "agent_name": "solver",
+                                "env_vars": {"EXTRA": "step", "ALSO": "this"}});
+        if in_sandbox {
+            deploy["sandbox_name"] = json!("box");
+        }
+        let prompt = |id: &str, text: &str| json!({"id": id, "type": "prompt_agent", "agent_name": "solver", "prompt": text});
+        let steps = json!([
+            {"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm"},
+            deploy,
+            prompt("p1", "variable EXTRA"),
+            prompt("p2", "variable ALSO"),
+        ]);
+        story.write("tasks/t.json", steps.to_string());
+        replies(&story.run())
+    };
+    assert_eq!(steps(false), ["step", "this"]);
+    assert_eq!(steps(true), ["step", "this"]);
+}
+
+#[test]
+fn a_program_without_files_is_told_of_no_folder() {
+    let command = ["sh", "-c", "echo ${AGENT_FOLDER-unset}"];
+    let agent = format!("type = \"command\"\ncommand = {}", json!(command));
+    assert_eq!(replies(&story(&agent, &["x"]).run()), ["unset"]);
+}
+
+/// Runs a task in which a file of the agent is edited while the run goes on.
+#[test]
+fn a_reply_of_a_file_that_was_edited_during_the_run_is_not_kept() {
+    let Some(story) = cli("", &["edit"]) else {
+        return;
+    };
+    let text = fs::read_to_string(story.path("agents/solver/cli.py")).unwrap();
+    let at = story.path("agents/solver/cli.py");
+    let edit = format!(
+        "{text}elif word == \"edit\":\n    with open({:?}, \"a\") as file:\n        file.write(\"# edited\\n\")\n    print(\"done\")\n",
+        at.display().to_string()
+    );
+    story.write("agents/solver/cli.py", edit);
+    super::prompt(&story, &["edit", "edit"]);
     assert_eq!(
         failure(&story.run()),
-        "p1: agent `solver` gave no answer within 0.5 s"
+        "p2: A2A task failed (error_type=agent_error, agent=solver): `cli.py` of it changed since the run was planned; run it again"
     );
 }

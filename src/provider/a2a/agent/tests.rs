@@ -409,3 +409,35 @@ async fn an_agent_that_cannot_be_connected_fails() {
         "agent `solver` failed: it refused `/x/mcp-config` with code 422: no such field"
     );
 }
+
+#[tokio::test]
+async fn who_reach_the_same_agent_know_what_it_was_told_by_each_other() {
+    let supported = json!({"set": {"request": {"supported": ["system_prompt"]}}});
+    let card = card_with(&[("agent-config", supported)]);
+    let fake = Fake::serve(card, |name, _| done(name)).await;
+    let lessons = Arc::new(Lessons::none().unwrap());
+    let one = agent(&fake).await.with(lessons.clone());
+    let two = agent(&fake).await.with(lessons);
+    assert!(one.is_taught());
+    let prompt = |system_prompt: Option<&str>| Prompt {
+        settings: PromptSettings {
+            system_prompt: system_prompt.map(str::to_owned),
+            ..PromptSettings::default()
+        },
+        ..Prompt::of("hi", LIMIT)
+    };
+    for (agent, told) in [
+        (&one, Some("a")),
+        (&two, Some("a")),
+        (&two, None),
+        (&one, Some("a")),
+    ] {
+        agent.prompt(prompt(told)).await.unwrap();
+    }
+    let asked = fake.asked().into_iter();
+    let told = asked.filter(|(name, _)| name == "/x/agent-config");
+    let told: Vec<Value> = told
+        .map(|(_, body)| body["system_prompt"].clone())
+        .collect();
+    assert_eq!(told, [json!("a"), Value::Null, json!("a")]);
+}

@@ -429,7 +429,10 @@ fn a_key_that_is_written_into_the_configuration_is_refused_and_not_shown() {
             let said = [output.stdout, output.stderr].concat();
             let said = String::from_utf8_lossy(&said).into_owned();
             assert_eq!(output.status.code(), Some(1), "{said}");
-            assert!(said.contains("aebuild.toml") && !said.contains(KEY), "{said}");
+            assert!(
+                said.contains("aebuild.toml") && !said.contains(KEY),
+                "{said}"
+            );
         }
     }
 }

@@ -158,7 +158,11 @@ impl LateAgent {
                     "it works on a prompt that waits for who asks it now, and it takes one prompt at a time".to_owned()
                 }
             };
-            self.failed(ProvisionError::Failed(why))
+            AgentError::Failed {
+                agent: self.name.clone(),
+                message: why,
+                trajectory: Vec::new(),
+            }
         })
     }
 

@@ -58,20 +58,28 @@ impl CommandAgent {
         }
     }
 
+    fn unreachable(&self, message: impl ToString, trajectory: Vec<Value>) -> AgentError {
+        AgentError::Unreachable {
+            agent: self.name.clone(),
+            message: message.to_string(),
+            trajectory,
+        }
+    }
+
     async fn answer(&self, prompt: Prompt) -> Result<Reply, AgentError> {
         let text = prompt.text();
         let mut trajectory = vec![json!({"role": "user", "content": text})];
         let Some(sandbox) = prompt.sandbox.clone() else {
-            return Err(self.failed("it has no sandbox to run in", trajectory));
+            return Err(self.unreachable("it has no sandbox to run in", trajectory));
         };
         let exec = self.command(&prompt, &*sandbox).await?;
         if let Some(file) = &self.reply_file {
             // What an earlier prompt left there is no reply to this one.
             let emptied = sandbox.write(file, b"", 0o644);
-            emptied.map_err(|error| self.failed(error, trajectory.clone()))?;
+            emptied.map_err(|error| self.unreachable(error, trajectory.clone()))?;
         }
         let exited = sandbox.exec(exec).await;
-        let exited = exited.map_err(|error| self.failed(error, trajectory.clone()))?;
+        let exited = exited.map_err(|error| self.unreachable(error, trajectory.clone()))?;
         let (stdout, stderr) = (exited.stdout.text(), exited.stderr.text());
         if !stderr.is_empty() {
             trajectory.push(json!({"type": "log", "text": stderr}));
@@ -114,7 +122,7 @@ impl CommandAgent {
 
     /// Puts what the program needs into its sandbox, and returns the command that runs it.
     async fn command(&self, prompt: &Prompt, sandbox: &dyn Sandbox) -> Result<Exec, AgentError> {
-        let failed = |error: &dyn ToString| self.failed(error.to_string(), Vec::new());
+        let failed = |error: &dyn ToString| self.unreachable(error.to_string(), Vec::new());
         let temp = sandbox.temp_dir().trim_end_matches('/');
         let folder = format!("{temp}/agent");
         let puts: Vec<Put> = self

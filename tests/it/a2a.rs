@@ -167,7 +167,7 @@ fn a_process_gets_its_time_to_start_and_says_what_became_of_it() {
     let run = "type = \"a2a\"\ncommand = [\"python3\", \"agent.py\"]\n";
     assert_eq!(
         fails(run, &["die"]),
-        "p1: A2A task failed (error_type=agent_error, agent=solver): it ended with exit code 3; its last \
+        "p1: agent `solver` could not be asked: it ended with exit code 3; its last \
          lines:\nlast words"
     );
     assert_eq!(
@@ -179,7 +179,7 @@ fn a_process_gets_its_time_to_start_and_says_what_became_of_it() {
             "type = \"a2a\"\ncommand = [\"sh\", \"-c\", \"echo no luck; exit 7\"]",
             &["x"]
         ),
-        "p1: A2A task failed (error_type=agent_error, agent=solver): it could not be started: it ended with \
+        "p1: agent `solver` could not be asked: it could not be started: it ended with \
          exit code 7; its last lines:\nno luck"
     );
     let slow = fails(
@@ -333,7 +333,7 @@ fn an_agent_that_runs_already_is_prompted_and_not_again_for_what_it_answered() {
     let error = failure(&story.run());
     assert!(
         error.starts_with(
-            "p3: A2A task failed (error_type=agent_error, agent=solver): it has no card: http://127.0.0.1:"
+            "p3: agent `solver` could not be asked: it has no card: http://127.0.0.1:"
         ),
         "{error}"
     );

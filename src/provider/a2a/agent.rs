@@ -56,7 +56,7 @@ impl A2aAgent {
         let client = Client::connect(url, Ports::AsSaid).await;
         let agent = client.map_err(|fault| fault.text());
         let agent = agent.and_then(|client| Self::of(name, client, None));
-        agent.map_err(|why| failed(name, why, Vec::new()))
+        agent.map_err(|why| unreachable(name, why, Vec::new()))
     }
 
     pub(super) fn of(name: &str, client: Client, running: Option<Running>) -> Result<Self, String> {
@@ -122,7 +122,11 @@ impl A2aAgent {
         let failed = |why: String| failed(&self.name, why, said(prompt));
         let faulty = |fault: Fault| {
             *locked(&open.is_lost) = matches!(fault, Fault::Nobody(_) | Fault::Broken(_));
-            failed(fault.text())
+            match fault {
+                Fault::Refused { .. } => failed(fault.text()),
+                // Nothing of it is what the agent says.
+                _ => unreachable(&self.name, fault.text(), said(prompt)),
+            }
         };
         let notes = {
             let Lessons { taught, holder } = &*self.lessons;
@@ -226,11 +230,11 @@ impl A2aAgent {
                 why = gone => {
                     // It cannot be told to give up any more.
                     *locked(&open.task) = None;
-                    return Err(failed(&self.name, why, said(&prompt)));
+                    return Err(unreachable(&self.name, why, said(&prompt)));
                 }
             };
             match asked {
-                Ok(Err(AgentError::Failed {
+                Ok(Err(AgentError::Unreachable {
                     agent,
                     message,
                     trajectory,
@@ -240,7 +244,7 @@ impl A2aAgent {
                         Some(running) if *locked(&open.is_lost) => running.explained(message).await,
                         _ => message,
                     };
-                    Err(AgentError::Failed {
+                    Err(AgentError::Unreachable {
                         agent,
                         message,
                         trajectory,
@@ -288,6 +292,14 @@ impl Drop for Open {
 
 fn failed(agent: &str, message: String, trajectory: Vec<Value>) -> AgentError {
     AgentError::Failed {
+        agent: agent.to_owned(),
+        message,
+        trajectory,
+    }
+}
+
+fn unreachable(agent: &str, message: String, trajectory: Vec<Value>) -> AgentError {
+    AgentError::Unreachable {
         agent: agent.to_owned(),
         message,
         trajectory,

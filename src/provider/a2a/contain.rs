@@ -65,7 +65,7 @@ impl A2aAgent {
             Err(NotServing::NotStarted { why, tail }) => Err(not_started(&why, &tail)),
             Err(NotServing::NotReady { tail }) => Err(not_ready(limit, waits, &tail)),
         };
-        agent.map_err(|message| AgentError::Failed {
+        agent.map_err(|message| AgentError::Unreachable {
             agent: name.to_owned(),
             message,
             trajectory: Vec::new(),

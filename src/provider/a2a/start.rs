@@ -40,7 +40,7 @@ impl A2aAgent {
             Err(why) => {
                 // Its folder goes with the run's own at the latest.
                 let _ = sandbox.destroy().await;
-                Err(AgentError::Failed {
+                Err(AgentError::Unreachable {
                     agent: name,
                     message: why,
                     trajectory: Vec::new(),

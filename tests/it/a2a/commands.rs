@@ -194,6 +194,6 @@ fn a_reply_of_a_file_that_was_edited_during_the_run_is_not_kept() {
     super::prompt(&story, &["edit", "edit"]);
     assert_eq!(
         failure(&story.run()),
-        "p2: A2A task failed (error_type=agent_error, agent=solver): `cli.py` of it changed since the run was planned; run it again"
+        "p2: agent `solver` could not be asked: `cli.py` of it changed since the run was planned; run it again"
     );
 }

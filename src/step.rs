@@ -70,6 +70,20 @@ pub enum Deploys {
     },
 }
 
+impl Deploys {
+    /// Returns the name under which the lock files of what the program sees are known to the planner.
+    pub fn locks_name(&self) -> String {
+        match self {
+            Deploys::Env { env_id } => format!("mounts/envs/{env_id}"),
+            Deploys::Agent {
+                agent_name,
+                agent_id,
+                ..
+            } => format!("mounts/agents/{}", agent_id.as_ref().unwrap_or(agent_name)),
+        }
+    }
+}
+
 /// A file of an artifact.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ContentFile {

@@ -1,5 +1,6 @@
 //! What deploy steps make: from the names in their fields to the env or agent, its files and its digest.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::db::Db;
@@ -11,9 +12,8 @@ use crate::json::Value;
 use crate::schedule::{AgentParts, EnvParts, MadeOf};
 use crate::step::{Content, Deploys, Step};
 use crate::task::config::Config;
-use crate::task::deploy::{AgentSpec, EnvRun, EnvSpec, Unusable};
+use crate::task::deploy::{AgentRun, AgentSpec, EnvRun, EnvSpec, ProcessRun, Unusable};
 use crate::task::folder::TaskFolder;
-use crate::task::model;
 
 /// Returns what a deploy step makes, or why that cannot be made.
 pub fn deployed(
@@ -51,6 +51,51 @@ impl Deployed {
             Deployed::Agent(spec, _) => spec.folder.as_ref().map(|name| format!("agents/{name}")),
         }
     }
+
+    /// Returns the process that runs it, if one does.
+    pub fn process(&self) -> Option<ProcessRun> {
+        match self {
+            Deployed::Env(spec) => match &spec.run {
+                EnvRun::Process(process) => Some(process.clone()),
+                _ => None,
+            },
+            Deployed::Agent(spec, _) => match spec.run().ok()? {
+                AgentRun::Served { run, .. } | AgentRun::Program { run, .. } => Some(run),
+                _ => None,
+            },
+        }
+    }
+
+    fn noun(&self) -> String {
+        match self {
+            Deployed::Env(spec) => format!("env `{}`", spec.env_id),
+            Deployed::Agent(spec, _) => {
+                format!("agent `{}`", spec.folder.as_deref().unwrap_or(&spec.id))
+            }
+        }
+    }
+
+    fn decides(&self, isolation: &str) -> Vec<(&'static str, Value)> {
+        match self {
+            Deployed::Env(spec) => spec.decides(isolation),
+            Deployed::Agent(spec, _) => spec.decides(isolation),
+        }
+    }
+
+    /// Returns whether the files of its folder decide what it does.
+    fn uses_files(&self) -> bool {
+        match self {
+            Deployed::Env(_) => true,
+            Deployed::Agent(spec, _) => spec.uses_files(),
+        }
+    }
+
+    fn pass_variables(&self) -> Vec<String> {
+        match self {
+            Deployed::Env(_) => self.process().map_or(Vec::new(), |run| run.pass_variables),
+            Deployed::Agent(spec, _) => spec.pass_variables(),
+        }
+    }
 }
 
 /// Returns the name under which the version of a tool is known without the packages of the configuration.
@@ -58,56 +103,61 @@ pub fn alone(tool: &str) -> String {
     format!("{tool} alone")
 }
 
-/// Returns what the live thing of a step is made of, and of that the parts that decide what it does.
+/// Returns what the live thing of a step is made of, and of that the parts that decide what it does. An agent in `peers`
+/// is one that others may ask.
 pub(super) fn made_of(
     db: &dyn Db,
     input: TaskInput,
     run: &Setting,
     step: &dyn Step,
+    peers: &BTreeSet<String>,
 ) -> (MadeOf, Option<Manifest>) {
     let folder = input.folder(db);
-    let deployed = match step.deploys() {
-        Some(deploys) => deployed(&deploys, folder.folder(db), &run.config).ok(),
+    let deploys = step.deploys();
+    let deployed = match &deploys {
+        Some(deploys) => deployed(deploys, folder.folder(db), &run.config).ok(),
         None => None,
     };
-    let Some(deployed) = deployed else {
+    let (Some(deploys), Some(deployed)) = (deploys, deployed) else {
         let variables = env_vars(&step.fields());
         return (MadeOf::Sandbox(variables), None);
     };
-    let content = deployed
-        .content_name()
-        .and_then(|name| folder.contents(db).get(&name))
-        .map(|input| input.content(db).clone());
+    let content_of = |name: String| {
+        let found = folder.contents(db).get(&name);
+        found.map(|input| input.content(db).clone())
+    };
+    let content = deployed.content_name().and_then(content_of);
+    let locks = content_of(deploys.locks_name());
     let mut parts = Manifest::default();
+    let noun = deployed.noun();
+    for (name, value) in deployed.decides(run.isolation) {
+        parts.value(format!("`{name}` of {noun}"), &value);
+    }
+    if deployed.uses_files() {
+        add_files(&mut parts, &noun, content.as_deref());
+    }
+    if let Some(process) = deployed.process() {
+        add_files(&mut parts, &noun, locks.as_deref());
+        if process.uses_python() {
+            let version = run.tools.get(&alone("python3"));
+            let version = version.map_or("absent", String::as_str);
+            parts.value(format!("python3 of {noun}"), &Value::String(version.into()));
+        }
+    }
+    let value = |name: String| {
+        let value = run.variable(&name)?;
+        Some((name, value))
+    };
+    let passed: Vec<(String, String)> = deployed
+        .pass_variables()
+        .into_iter()
+        .filter_map(value)
+        .collect();
+    for (name, value) in &passed {
+        parts.secret(format!("variable `{name}` of {noun}"), Some(value));
+    }
     match deployed {
         Deployed::Env(spec) => {
-            let names = match &spec.run {
-                EnvRun::Process(process) => &process.pass_variables[..],
-                _ => &[],
-            };
-            let value = |name: &String| {
-                let value = run.variables.get(name).cloned().flatten()?;
-                Some((name.clone(), value))
-            };
-            let passed: Vec<(String, String)> = names.iter().filter_map(value).collect();
-            for (name, value) in spec.decides(run.isolation) {
-                parts.value(format!("`{name}` of env `{}`", spec.env_id), &value);
-            }
-            let noun = format!("env `{}`", spec.env_id);
-            add_files(&mut parts, &noun, content.as_deref());
-            let locks = folder.contents(db).get(&format!("mounts/{}", spec.env_id));
-            let locks = locks.map(|locks| locks.content(db).clone());
-            add_files(&mut parts, &noun, locks.as_deref());
-            if let EnvRun::Process(process) = &spec.run
-                && process.uses_python()
-            {
-                let version = run.tools.get(&alone("python3"));
-                let version = version.map_or("absent", String::as_str);
-                parts.value(format!("python3 of {noun}"), &Value::String(version.into()));
-            }
-            for (name, value) in &passed {
-                parts.secret(format!("variable `{name}` of {noun}"), Some(value));
-            }
             let made_of = EnvParts {
                 spec,
                 content,
@@ -116,38 +166,32 @@ pub(super) fn made_of(
             (MadeOf::Env(Arc::new(made_of)), Some(parts))
         }
         Deployed::Agent(spec, env_ids) => {
-            let noun = format!("agent `{}`", spec.folder.as_deref().unwrap_or(&spec.id));
-            parts.value(format!("type of {noun}"), &Value::String(spec.kind.clone()));
-            parts.value(format!("settings of {noun}"), &spec.settings);
-            if spec.kind == "model"
-                && let Some(model) = spec.settings.get("model").and_then(Value::as_str)
-            {
-                let decides = model::decides(model, &run.config.models);
-                parts.value(format!("model `{model}` of {noun}"), &decides);
+            if let Some(model) = spec.model() {
+                parts.value(format!("model `{model}` of {noun}"), &run.model(model));
             }
-            add_files(&mut parts, &noun, content.as_deref());
-            if spec.uses_sandbox() {
-                parts.value(format!("isolation of {noun}"), &run.isolation.into());
-            }
-            let value = |name: &String| {
-                let value = run.variables.get(name).cloned().flatten()?;
-                Some((name.clone(), value))
+            let fields = step.fields();
+            let Deploys::Agent {
+                agent_name,
+                sandbox_name,
+                ..
+            } = deploys
+            else {
+                return (MadeOf::Sandbox(env_vars(&fields)), None);
             };
-            let passed: Vec<(String, String)> =
-                spec.pass_variables().iter().filter_map(value).collect();
-            for (name, value) in &passed {
-                parts.secret(format!("variable `{name}` of {noun}"), Some(value));
+            if let (true, Some(text)) = (
+                peers.contains(&agent_name),
+                fields
+                    .get("agent_description")
+                    .filter(|text| !text.is_null()),
+            ) {
+                parts.value(format!("description of {noun}"), text);
             }
-            let sandbox_name = match step.deploys() {
-                Some(Deploys::Agent { sandbox_name, .. }) => sandbox_name,
-                _ => None,
-            };
             let made_of = AgentParts {
                 spec,
                 env_ids,
                 sandbox_name,
                 content,
-                variables: env_vars(&step.fields()),
+                variables: env_vars(&fields),
                 passed,
             };
             (MadeOf::Agent(Arc::new(made_of)), Some(parts))

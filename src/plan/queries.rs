@@ -1,6 +1,6 @@
 //! The queries of the planner, from a file's text to a plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::db::Db;
@@ -19,7 +19,7 @@ use crate::resource::{ResourceId, ResourceKind, Touch};
 use crate::schedule::{Lane, PlannedStep, Retry, StepPart, TaskPlan};
 use crate::step::{Deploys, Determinism, Refusal, Step};
 use crate::task::config::Config;
-use crate::task::deploy::EnvSpec;
+use crate::task::deploy::{AgentSpec, EnvSpec};
 use crate::task::model;
 use crate::task::overrides::Overrides;
 use crate::task::parse::{self, Parsed};
@@ -36,8 +36,20 @@ pub struct Setting {
     pub isolation: &'static str,
     /// The versions of the tools that steps may run.
     pub tools: BTreeMap<String, String>,
-    /// The environment variables of this machine that steps may declare.
+    /// The environment variables of this machine that steps may declare, and those that say how models are reached.
     pub variables: BTreeMap<String, Option<String>>,
+}
+
+impl Setting {
+    /// Returns the value of a variable of this machine, if it is among those that decide anything.
+    pub(super) fn variable(&self, name: &str) -> Option<String> {
+        self.variables.get(name).cloned().flatten()
+    }
+
+    /// Returns what decides how a model answers.
+    pub(super) fn model(&self, name: &str) -> Value {
+        model::decides(name, &self.config.models, &|name| self.variable(name))
+    }
 }
 
 /// A step built from its fields, or why it cannot be.
@@ -228,8 +240,17 @@ pub fn fingerprint(db: &dyn Db, input: TaskInput, setting: SettingInput, at: u32
     });
     let touched = &touches(db, input, setting)[at as usize];
     // How commands are walled off and what they see of this machine matters to who runs some.
-    let is_sandbox = |(resource, _): &(ResourceId, Touch)| resource.kind == ResourceKind::Sandbox;
-    let runs_commands = touched.iter().any(is_sandbox) || !step.tools().is_empty();
+    let runs_commands = !step.tools().is_empty()
+        || touched.iter().any(|(resource, touch)| match resource.kind {
+            ResourceKind::Sandbox => true,
+            // Who works in the sandbox of an agent without prompting anybody runs commands there.
+            ResourceKind::Agent => !step.prompts() && *touch != Touch::Creates,
+            ResourceKind::Env => false,
+        })
+        || step.prompts()
+            && touched_agents(db, input, setting, touched)
+                .iter()
+                .any(AgentSpec::has_sandbox);
     // Commands in a sandbox see every variable that the configuration passes on.
     let passed = run
         .config
@@ -242,17 +263,12 @@ pub fn fingerprint(db: &dyn Db, input: TaskInput, setting: SettingInput, at: u32
     names.sort();
     names.dedup();
     let variables = names.into_iter().map(|name| {
-        let value = run.variables.get(&name).cloned().flatten();
+        let value = run.variable(&name);
         (name, value)
     });
-    // Without a table nothing is said of any model, and no step need be asked for those that it names.
-    let named = match run.config.models.is_empty() {
-        true => Vec::new(),
-        false => step.models(),
-    };
-    let models = named.into_iter().filter_map(|name| {
-        let decides = model::decides(&name, &run.config.models);
-        (!decides.is_null()).then_some((name, decides))
+    let models = step.models().into_iter().map(|name| {
+        let decides = run.model(&name);
+        (name, decides)
     });
     let ingredients = Ingredients {
         models: models.collect(),
@@ -284,6 +300,9 @@ pub fn plan(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<TaskPla
     let mut steps = Vec::with_capacity(task.steps.len());
     let all_touched = touches(db, input, setting);
     let mut touches = Vec::with_capacity(task.steps.len());
+    let all_built = (0..task.steps.len()).map(|at| built(db, input, setting, at as u32));
+    let peerings = all_built.filter_map(|built| Some(built.step.as_ref()?.peerings()));
+    let peers: BTreeSet<String> = peerings.flatten().flat_map(|(_, peers)| peers).collect();
     for (at, decl) in task.steps.iter().enumerate() {
         let built = built(db, input, setting, at as u32);
         let Some(step) = &built.step else { continue };
@@ -293,7 +312,7 @@ pub fn plan(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<TaskPla
         let key = fingerprint(db, input, setting, at as u32);
         let touched = all_touched[at].clone();
         touches.push(touched.clone());
-        let (made_of, parts) = made_of(db, input, run, step.as_ref());
+        let (made_of, parts) = made_of(db, input, run, step.as_ref(), &peers);
         let backoff = &run.config.retry;
         let retry = decl.retry.as_ref().and_then(|retry| {
             let from = task.steps.iter().position(|other| other.id == retry.from)?;
@@ -437,23 +456,38 @@ fn determinism(
     if !step.prompts() {
         return own;
     }
-    let is_asked = |name: &String| {
-        let agent = ResourceId::agent(name);
-        touched.iter().any(|(resource, _)| *resource == agent)
-    };
+    let agents = touched_agents(db, input, setting, touched);
+    let of_agents = agents.iter().map(AgentSpec::determinism);
+    of_agents.fold(own, Ord::max)
+}
+
+/// Returns the agents that a step touches, as the steps of its task deploy them.
+fn touched_agents(
+    db: &dyn Db,
+    input: TaskInput,
+    setting: SettingInput,
+    touched: &[(ResourceId, Touch)],
+) -> Vec<AgentSpec> {
+    let is_agent = |(resource, _): &(ResourceId, Touch)| resource.kind == ResourceKind::Agent;
+    if !touched.iter().any(is_agent) {
+        return Vec::new();
+    }
+    let folder = input.folder(db).folder(db);
+    let config = &setting.setting(db).config;
     let n = task(db, input, setting).steps.len() as u32;
     let made = (0..n).filter_map(|at| {
         let deploys = built(db, input, setting, at).step.as_ref()?.deploys()?;
         let Deploys::Agent { agent_name, .. } = &deploys else {
             return None;
         };
-        is_asked(agent_name).then(|| deployed(&deploys, folder, &run.config).ok())?
+        let agent = ResourceId::agent(agent_name);
+        let is_touched = touched.iter().any(|(resource, _)| *resource == agent);
+        match is_touched.then(|| deployed(&deploys, folder, config))? {
+            Ok(Deployed::Agent(spec, _)) => Some(spec),
+            _ => None,
+        }
     });
-    let of_agents = made.filter_map(|made| match made {
-        Deployed::Agent(spec, _) => Some(spec.determinism()),
-        Deployed::Env(_) => None,
-    });
-    of_agents.fold(own, Ord::max)
+    made.collect()
 }
 
 fn task_to_json(task: &Task) -> Value {

@@ -197,3 +197,115 @@ fn a_prompt_touches_the_agents_that_triggers_instruct() {
         late: agent `assistant` Observes, env `mail` Mutates, agent `dana` Observes, env `files` Mutates
     "#]].assert_eq(&all);
 }
+
+/// Returns the plan of a task whose configuration and variables are these.
+fn planned(text: &str, change: impl FnOnce(&mut Setting)) -> Arc<crate::schedule::TaskPlan> {
+    let db = Database::new(crate::steps::REGISTRY);
+    let folder = FolderInput::new(&db, Arc::new(TaskFolder::default()), BTreeMap::new());
+    let mut setting = Setting::default();
+    change(&mut setting);
+    let setting = SettingInput::new(&db, Arc::new(setting));
+    let input = TaskInput::new(&db, "t".to_owned(), Source::new("t.json", text), folder);
+    plan(&db, input, setting).clone()
+}
+
+fn tables(value: Value) -> BTreeMap<String, Value> {
+    value.as_object().unwrap().clone().into_iter().collect()
+}
+
+/// Returns the parts of the key of a step that begin so.
+fn parts(plan: &crate::schedule::TaskPlan, step: &str, start: &str) -> String {
+    let step = plan.steps.iter().find(|one| one.id.as_str() == step);
+    let parts = step.unwrap().key.manifest.parts.iter();
+    let shown = parts.filter(|part| part.name.starts_with(start));
+    let shown = shown.map(|part| format!("{}={}", part.name, part.shown));
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn what_is_passed_on_to_sandboxes_is_in_the_key_of_prompts_whose_agent_has_one() {
+    let text = r#"[
+        {"id": "program", "type": "deploy_agent", "agent_name": "program"},
+        {"id": "script", "type": "deploy_agent", "agent_name": "script"},
+        {"id": "far", "type": "deploy_agent", "agent_name": "far"},
+        {"id": "asks_program", "type": "prompt_agent", "agent_name": "program", "prompt": "x"},
+        {"id": "asks_script", "type": "prompt_agent", "agent_name": "script", "prompt": "x"},
+        {"id": "asks_far", "type": "prompt_agent", "agent_name": "far", "prompt": "x"},
+        {"id": "looks", "type": "verify_sandbox", "agent_name": "script",
+         "criteria": [{"type": "command_succeeds", "argv": ["true"]}]}
+    ]"#;
+    let plan = planned(text, |setting| {
+        setting.config.sandbox.pass_variables = vec!["WHO".to_owned()];
+        setting.config.agents = tables(json!({
+            "program": {"type": "command", "command": ["say"]},
+            "script": {"type": "scripted"},
+            "far": {"type": "a2a", "url": "http://127.0.0.1:1"},
+        }));
+        let who = ("WHO".to_owned(), Some("dana".to_owned()));
+        setting.variables = [who].into();
+    });
+    let passed = |step: &str| !parts(&plan, step, "variable `WHO`").is_empty();
+    assert!(passed("asks_program"));
+    assert!(passed("looks"));
+    assert!(!passed("asks_script"));
+    assert!(!passed("asks_far"));
+}
+
+#[test]
+fn where_a_model_without_a_table_is_asked_is_in_the_keys_of_who_asks_it() {
+    let text = r#"[
+        {"id": "bot", "type": "deploy_agent", "agent_name": "bot"},
+        {"id": "asks", "type": "prompt_agent", "agent_name": "bot", "prompt": "x", "model": "m-2"}
+    ]"#;
+    let keys = |base_url: &str, key: &str| {
+        let plan = planned(text, |setting| {
+            setting.config.agents = tables(json!({"bot": {"type": "model", "model": "m-1"}}));
+            let set = [("OPENAI_BASE_URL", base_url), ("OPENAI_API_KEY", key)];
+            let set = set.map(|(name, value)| (name.to_owned(), Some(value.to_owned())));
+            setting.variables = set.into();
+        });
+        let bot = parts(&plan, "bot", "model `m-1`");
+        [bot, parts(&plan, "asks", "model `m-2`")].join("\n")
+    };
+    expect![[r#"
+        model `m-1` of agent `bot`={"api":"openai","base_url":"http://one/v1","max_output_tokens":null,"model":"m-1"}
+        model `m-2`={"api":"openai","base_url":"http://one/v1","max_output_tokens":null,"model":"m-2"}"#]].assert_eq(&keys("http://one/v1", "k1"));
+    assert_eq!(keys("http://one/v1", "k1"), keys("http://one/v1", "k2"));
+    assert_ne!(keys("http://one/v1", "k1"), keys("http://two/v1", "k1"));
+}
+
+#[test]
+fn the_description_of_an_agent_is_part_of_it_where_another_may_ask_it() {
+    let text = r#"[
+        {"id": "a", "type": "deploy_agent", "agent_name": "a", "agent_description": "asks"},
+        {"id": "b", "type": "deploy_agent", "agent_name": "b", "agent_description": "answers"},
+        {"id": "peers", "type": "peer_agents", "peerings": [{"source_agent_name": "a", "peer_agent_names": ["b"]}]}
+    ]"#;
+    let plan = planned(text, |setting| {
+        let agent = json!({"type": "scripted"});
+        setting.config.agents = tables(json!({"a": agent, "b": agent}));
+    });
+    assert_eq!(parts(&plan, "a", "description"), "");
+    assert_eq!(
+        parts(&plan, "b", "description"),
+        "description of agent `b`=answers"
+    );
+}
+
+#[test]
+fn the_python_of_this_machine_is_part_of_an_agent_that_is_a_program_in_it() {
+    let text = r#"[{"id": "a", "type": "deploy_agent", "agent_name": "a"},
+                   {"id": "b", "type": "deploy_agent", "agent_name": "b"}]"#;
+    let plan = planned(text, |setting| {
+        setting.config.agents = tables(json!({
+            "a": {"type": "a2a", "command": ["python3", "agent.py"]},
+            "b": {"type": "command", "command": ["say"]},
+        }));
+        setting.tools = [(alone("python3"), "Python 3.1".to_owned())].into();
+    });
+    assert_eq!(
+        parts(&plan, "a", "python3"),
+        "python3 of agent `a`=Python 3.1"
+    );
+    assert_eq!(parts(&plan, "b", "python3"), "");
+}

@@ -24,7 +24,7 @@ use tools::{Answered, Toolbox};
 const LEFT_OUT: &str =
     "[left out: the conversation is longer than you can read; call the tool again if you need it]";
 /// How often the model may be asked for one reply, where nobody says it.
-const MAX_TURNS: u64 = 50;
+const MAX_TURNS: u64 = crate::task::deploy::MAX_TURNS;
 
 /// An agent that asks a model.
 pub struct ModelAgent {

@@ -14,7 +14,7 @@ use crate::plan::{self, ArtifactInput, FolderInput, Setter, Setting, SettingInpu
 use crate::schedule::{self, Forecast, MadeOf, TaskPlan};
 use crate::step::{Deploys, Determinism, Step};
 use crate::system::Stamp;
-use crate::task::deploy::{EnvRun, EnvSpec, LOCK_FILES};
+use crate::task::deploy::LOCK_FILES;
 use crate::task::folder::{self, ArtifactFile, TaskEntry, TaskFolder};
 use crate::task::overrides::Overrides;
 
@@ -155,7 +155,7 @@ impl Session {
                 .text(step_type.name)
                 .number(step_type.version.into());
         }
-        for name in self.passed_names() {
+        for name in self.deciding_names() {
             let value = self.system.variable(&name);
             digester
                 .text(&name)
@@ -291,7 +291,7 @@ impl Session {
     }
 
     fn new_setting(&self, overrides: Overrides, isolation: &'static str) -> Setting {
-        let variables = self.passed_names().into_iter();
+        let variables = self.deciding_names().into_iter();
         let variables = variables.map(|name| {
             let value = self.system.variable(&name);
             (name, value)
@@ -352,12 +352,12 @@ impl Session {
         if !step.tools().is_empty() {
             return true;
         }
-        let (Some(Deploys::Env { env_id }), Some(loaded)) = (step.deploys(), self.folders.get(&at))
-        else {
+        let (Some(deploys), Some(loaded)) = (step.deploys(), self.folders.get(&at)) else {
             return false;
         };
-        let spec = EnvSpec::of(&env_id, &loaded.folder, &self.config.envs);
-        spec.is_ok_and(|spec| matches!(&spec.run, EnvRun::Process(run) if run.uses_python()))
+        let deployed = plan::deployed(&deploys, &loaded.folder, &self.config);
+        let process = deployed.ok().and_then(|deployed| deployed.process());
+        process.is_some_and(|run| run.uses_python())
     }
 
     /// Looks at the artifacts of the steps that can tell before the run what is wrong with them.
@@ -426,10 +426,8 @@ impl Session {
                 self.set_content(unit.folder, &found.name, content.clone());
                 used.push(content);
             }
-            if let Some(Deploys::Env { env_id }) = step.deploys() {
-                self.hash_locks(unit.folder, &env_id, &mut stamps)?;
-            }
             if let Some(deploys) = step.deploys() {
+                self.hash_locks(unit.folder, &deploys, &mut stamps)?;
                 let folder = self.load_folder(unit.folder).folder.clone();
                 let found = match &deploys {
                     Deploys::Env { env_id } => folder.env(env_id).map(|found| ("envs", found)),
@@ -531,16 +529,16 @@ impl Session {
         }
     }
 
-    /// Hashes the lock files of the folders that an env's program sees: they say which packages are in them.
+    /// Hashes the lock files of the folders that the program of an env or agent sees: they say which packages are in them.
     fn hash_locks(
         &mut self,
         at: usize,
-        env_id: &str,
+        deploys: &Deploys,
         stamps: &mut HashMap<PathBuf, Stamp>,
     ) -> Result<(), SessionError> {
         let folder = self.load_folder(at).folder.clone();
-        let spec = EnvSpec::of(env_id, &folder, &self.config.envs);
-        let Ok(EnvRun::Process(run)) = spec.map(|spec| spec.run) else {
+        let deployed = plan::deployed(deploys, &folder, &self.config);
+        let Some(run) = deployed.ok().and_then(|deployed| deployed.process()) else {
             return Ok(());
         };
         let mut files = Vec::new();
@@ -562,7 +560,7 @@ impl Session {
                 }
             }
         }
-        let name = format!("mounts/{env_id}");
+        let name = deploys.locks_name();
         let content = plan::hash_files_of(self.system.as_ref(), &mut self.memo, &name, &files)
             .map_err(unreadable)?;
         self.set_content(at, &name, content);

@@ -236,7 +236,7 @@ impl Session {
     }
 
     /// Returns the names of all variables of this machine that a task can see.
-    pub(super) fn passed_names(&self) -> Vec<String> {
+    fn passed_names(&self) -> Vec<String> {
         let tables = self.config.envs.values().chain(self.config.agents.values());
         let of_tables = tables.flat_map(|table| {
             let names = table.get("pass_variables").and_then(Value::as_array);
@@ -244,28 +244,37 @@ impl Session {
         });
         let of_sandboxes = self.config.sandbox.pass_variables.iter();
         let all = of_sandboxes.map(String::as_str).chain(of_tables);
-        let mut names: Vec<String> = all.map(str::to_owned).collect();
+        all.map(str::to_owned).collect()
+    }
+
+    /// Returns the names of all variables of this machine that decide what steps give: those that a task can see, and those
+    /// that say how models are reached.
+    pub(super) fn deciding_names(&self) -> Vec<String> {
+        let of_models = model::VARIABLES.into_iter().map(str::to_owned);
+        let mut names: Vec<String> = self.passed_names().into_iter().chain(of_models).collect();
         names.sort();
         names.dedup();
         names
     }
 
-    /// Returns the values that must not be written anywhere.
+    /// Returns the values that must not be written anywhere: what is passed on, and what may be a key.
     pub fn secrets(&self) -> Vec<String> {
-        let names = self.passed_names().into_iter().chain(self.key_names());
-        names
-            .filter_map(|name| self.system.variable(&name))
-            .collect()
-    }
-
-    /// Returns the names of the variables that hold the keys of models that the configuration names.
-    fn key_names(&self) -> Vec<String> {
-        let has_agent = |table: &Value| table.get("model").is_some();
-        let asks = !self.config.models.is_empty() || self.config.agents.values().any(has_agent);
-        match asks {
-            true => model::key_variables(&self.config.models),
-            false => Vec::new(),
-        }
+        // An agent in a folder may ask a model of which the configuration says nothing.
+        let keys = model::key_variables(&self.config.models);
+        let names = self.passed_names().into_iter().chain(keys);
+        let values = names.filter_map(|name| self.system.variable(&name));
+        // An address may hold a password.
+        let tables = self.config.envs.values().chain(self.config.agents.values());
+        let urls = tables.filter_map(|table| table.get("url")?.as_str().map(str::to_owned));
+        let bases = model::VARIABLES.into_iter();
+        let bases = bases.filter_map(|name| self.system.variable(name));
+        let passwords = urls
+            .chain(bases)
+            .filter_map(|url| Some(model::password_of(&url)?.to_owned()));
+        let mut values: Vec<String> = values.chain(passwords).collect();
+        values.sort();
+        values.dedup();
+        values
     }
 
     /// Returns how models are asked.

@@ -17,7 +17,9 @@
 //!
 //! # What is in its key
 //!
-//! The files of the agent's folder, and all fields but `ttl_seconds` and what only says where it runs.
+//! What the agent is run with: what its type uses of `agent.toml` and of its table, and the files of its folder where it is
+//! a program. And all fields but `ttl_seconds`, `metadata` and what only says where it runs; `agent_description` counts
+//! where another agent may ask this one.
 //!
 //! # Differences to agent-env
 //!
@@ -264,14 +266,13 @@ impl Step for DeployAgent {
     fn live_output(&self, handle: &str) -> Option<Output> {
         let fields = &self.fields;
         let skills: Vec<Value> = fields.skills.iter().map(SkillText::value).collect();
+        // The description counts where another agent may ask this one, which the plan of the task tells.
         let mut definition = json!({
             "agent_name": fields.agent_name,
-            "agent_description": fields.agent_description,
             "env_ids": fields.env_ids,
             "env_vars": fields.env_vars,
             "system_prompt": fields.system_prompt,
             "role": fields.role,
-            "metadata": fields.metadata,
         });
         let mut value = json!({
             "agent_name": fields.agent_name,
@@ -345,6 +346,18 @@ mod tests {
         assert_eq!(reads, ["env `mail`", "env `kv`"]);
         let digest = |handle| step.live_output(handle).unwrap().entries[0].digest;
         assert_eq!(digest("one"), digest("two"));
+    }
+
+    #[test]
+    fn what_only_tells_of_an_agent_is_no_part_of_its_definition() {
+        let digest = |fields: Value| {
+            let step = build_step(&TYPE, "a", fields);
+            step.live_output("a").unwrap().entries[0].digest
+        };
+        let plain = digest(json!({"agent_name": "a"}));
+        let told = json!({"agent_name": "a", "agent_description": "who", "metadata": {"a": 1}});
+        assert_eq!(digest(told), plain);
+        assert_ne!(digest(json!({"agent_name": "a", "role": "clerk"})), plain);
     }
 
     #[test]

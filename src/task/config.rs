@@ -8,7 +8,8 @@ mod keys;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::parse::toml;
+use super::model;
+use super::parse::{hide, toml};
 use crate::diagnostic::{Diagnostic, Source};
 use crate::json::{Node, Value};
 use crate::system::{FileKind, System};
@@ -195,6 +196,8 @@ pub fn read(source: &Source) -> (Config, Vec<Diagnostic>) {
         source,
         &format!("`{}`", source.name),
     ));
+    faults.extend(passwords(&root, source));
+    hide::hide(source, &mut faults);
     let at = |table: &str, key: &str| root.get(table).and_then(|table| table.get(key));
     let mut config = Config::default();
     if faults.iter().any(Diagnostic::is_error) {
@@ -264,6 +267,24 @@ pub fn read(source: &Source) -> (Config, Vec<Diagnostic>) {
     config.agents = tables("agents");
     config.models = tables("models");
     (config, faults)
+}
+
+/// Refuses the passwords in the addresses of models.
+fn passwords(root: &Node, source: &Source) -> Vec<Diagnostic> {
+    let tables = root.get("models").and_then(Node::as_object);
+    let each = tables.unwrap_or_default().iter().filter_map(|table| {
+        let url = table.value.get("base_url")?;
+        model::user_of(url.as_str()?)?;
+        let headline = format!(
+            "`models.{}.base_url` of `{}` holds a password or a key",
+            table.key, source.name
+        );
+        let fault = Diagnostic::error("wrong-pattern", headline)
+            .primary(source, url.span, "what stands before `@`")
+            .help("put the key into an environment variable, name that with `key_variable`, and delete what stands before `@`");
+        Some(fault)
+    });
+    each.collect()
 }
 
 fn determinism(table: Option<&Node>) -> BTreeMap<String, Determinism> {
@@ -437,6 +458,34 @@ mod tests {
                   help: write it in double quotes
                   help: write a number from 0 to 1
                   help: write one of `pure`, `sampled`, `volatile`
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_key_that_is_written_into_the_file_is_refused_and_not_shown() {
+        let text = "[models.m]\nkey_variable = \"sk-ant-abc-123\"\nkey = \"sk-ant-abc-123\"\n\
+                    base_url = \"http://me:sk-ant-abc-123@h\"\napi_key = sk-ant-abc-123\n";
+        let (_, faults) = read(&Source::new("aebuild.toml", text));
+        let shown = format!("{faults:?}");
+        for label in faults.iter().flat_map(|fault| &fault.labels) {
+            assert!(
+                !label.source.text.contains("sk-ant"),
+                "{}",
+                label.source.text
+            );
+        }
+        assert!(!shown.contains("sk-ant"), "{shown}");
+        check(
+            "[models.m]\nkey_variable = \"sk-ant-abc-123\"\nkey = \"sk-ant-abc-123\"\n\
+             base_url = \"http://me:sk-ant-abc-123@h\"\n",
+            expect![[r#"
+                aebuild.toml:2:16: error[wrong-pattern]: `models.m.key_variable` of `aebuild.toml` can't be what is written there
+                aebuild.toml:3:1: error[unknown-field]: `models.m` of `aebuild.toml` has no key `key`
+                aebuild.toml:4:12: error[wrong-pattern]: `models.m.base_url` of `aebuild.toml` holds a password or a key
+                  help: write the name of the environment variable that holds the key, not the key
+                  help: the keys are `api`, `base_url`, `input_price_per_mtok`, `key_variable`, `max_concurrent`, `max_output_tokens`, `max_retries`, `model`, `output_price_per_mtok`, `timeout_seconds`
+                  help: put the key into an environment variable, name that with `key_variable`, and delete what stands before `@`
             "#]],
         );
     }

@@ -3,16 +3,20 @@
 //! Plain data. Nobody here runs anything or looks at this machine.
 
 mod agent;
+mod decides;
+mod kind;
 
 use std::collections::BTreeMap;
 
 use serde_json_path::JsonPath;
 
 use super::folder::{Definition, TaskFolder};
+use super::model::without_user;
 use crate::json::{Map, Value, json};
 use crate::task::Determinism;
 
 pub use agent::{AgentRun, ContainerRun, PromptBy};
+pub use decides::MAX_TURNS;
 
 /// Files that say which packages a folder holds: what an installer writes beside them.
 pub const LOCK_FILES: [&str; 6] = [
@@ -312,7 +316,7 @@ impl EnvSpec {
                 all.push(("requirements", json!(run.requirements)));
                 all.push(("variables", json!(run.variables)));
             }
-            EnvRun::Url { url } => all.push(("url", json!(url))),
+            EnvRun::Url { url } => all.push(("url", json!(without_user(url)))),
             EnvRun::Docker {
                 image,
                 port,
@@ -502,36 +506,15 @@ impl AgentSpec {
             return Err(Unusable::new("unknown-agent", headline, help));
         }
         let settings = settings_of(definition, table);
-        let has_script = has_file(definition, "script.json");
-        let builds = has_file(definition, "Dockerfile");
-        let in_table = table.and_then(|table| table.get("type")?.as_str());
-        let declared = definition.map_or("a2a_agent", |definition| definition.kind.as_str());
-        let kind = match in_table.unwrap_or(declared) {
-            "a2a_agent" if has_script => "scripted",
-            "a2a_agent" if settings.contains_key("url") => "a2a",
-            "a2a_agent" if settings.contains_key("model") => "model",
-            "a2a_agent" if settings.contains_key("command") => "command",
-            "a2a_agent" if settings.contains_key("image") || builds => "a2a",
-            other => other,
-        };
-        if !AGENT_KINDS.contains(&kind) {
-            return Err(Unusable::new(
-                "not-supported-yet",
-                format!(
-                    "agent `{wanted}` is of type `{kind}`, which cannot be run in this release"
-                ),
-                "write `type = \"scripted\"` and rules into its agent.toml, or say with [agents.<name>] of aebuild.toml how \
-                 it is run",
-            ));
-        }
+        let kind = kind::of_agent(wanted, definition, table, &settings)?;
         let spec = AgentSpec {
             id: definition.map_or_else(|| wanted.to_owned(), |definition| definition.id.clone()),
             folder: definition.map(|definition| definition.name.clone()),
-            kind: kind.to_owned(),
+            kind,
             settings: Value::Object(settings),
-            builds,
+            builds: has_file(definition, "Dockerfile"),
         };
-        spec.run()?;
+        spec.run().map_err(|why| kind::at(why, &spec, table))?;
         Ok(spec)
     }
 
@@ -562,9 +545,10 @@ impl AgentSpec {
 
     /// Returns the variables of this machine that it sees.
     pub fn pass_variables(&self) -> Vec<String> {
-        match &self.settings {
-            Value::Object(settings) => texts(settings, "pass_variables"),
-            _ => Vec::new(),
+        match (self.run(), &self.settings) {
+            (Ok(AgentRun::Inside | AgentRun::Url { .. }) | Err(_), _) => Vec::new(),
+            (Ok(_), Value::Object(settings)) => texts(settings, "pass_variables"),
+            (Ok(_), _) => Vec::new(),
         }
     }
 }

@@ -167,7 +167,7 @@ impl ModelSpec {
     pub fn decides(&self) -> Value {
         json!({
             "api": self.api.as_str(),
-            "base_url": self.base_url,
+            "base_url": without_user(&self.base_url),
             "model": self.model,
             "max_output_tokens": self.max_output_tokens,
         })
@@ -196,12 +196,35 @@ pub fn key_variables(tables: &BTreeMap<String, Value>) -> Vec<String> {
     names
 }
 
-/// Returns what a table decides of a model's answers: null where there is no table.
-pub fn decides(name: &str, tables: &BTreeMap<String, Value>) -> Value {
-    match tables.get(name) {
-        Some(_) => ModelSpec::of(name, tables, &|_| None).decides(),
-        None => Value::Null,
+/// Returns what decides how the model of a name answers: what its table says, else what the variables say.
+pub fn decides(
+    name: &str,
+    tables: &BTreeMap<String, Value>,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Value {
+    ModelSpec::of(name, tables, variable).decides()
+}
+
+/// Returns what an address says of its user, such as a name and a password: what stands between `://` and `@`.
+pub fn user_of(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let ends = |c: char| matches!(c, '/' | '?' | '#' | '"' | '\'') || c.is_whitespace();
+    let authority = rest.find(ends).map_or(rest, |end| &rest[..end]);
+    authority.rfind('@').map(|at| &authority[..at])
+}
+
+/// Returns an address without its user and password, which are kept nowhere.
+pub fn without_user(url: &str) -> String {
+    match user_of(url) {
+        Some(user) => url.replacen(&format!("{user}@"), "", 1),
+        None => url.to_owned(),
     }
+}
+
+/// Returns what must not be written of an address: the password, else all that stands before the `@`.
+pub fn password_of(url: &str) -> Option<&str> {
+    let user = user_of(url)?;
+    Some(user.split_once(':').map_or(user, |(_, password)| password))
 }
 
 /// Parameters that are said elsewhere, and may not be among those that are sent as they are.
@@ -297,13 +320,39 @@ mod tests {
     }
 
     #[test]
+    fn the_password_of_an_address_decides_nothing() {
+        assert_eq!(password_of("http://me:p@ss@h:1/v1"), Some("p@ss"));
+        assert_eq!(without_user("http://me:p@ss@h:1/v1"), "http://h:1/v1");
+        assert_eq!(password_of("http://token@h"), Some("token"));
+        assert_eq!(password_of("http://h/a@b"), None);
+        assert_eq!(without_user("http://h/a@b"), "http://h/a@b");
+        let spec = |url: &str| {
+            let url = url.to_owned();
+            let set = move |name: &str| (name == "OPENAI_BASE_URL").then(|| url.clone());
+            ModelSpec::of("m", &BTreeMap::new(), &set).decides()
+        };
+        assert_eq!(spec("http://me:one@h/v1"), spec("http://h/v1"));
+    }
+
+    #[test]
     fn what_decides_is_the_model_and_where_it_is_asked() {
         let tables = tables(json!({"m": {"base_url": "http://h", "max_retries": 1}}));
+        let set = |name: &str| (name == "OPENAI_BASE_URL").then(|| "http://o/v1".to_owned());
         assert_eq!(
-            decides("m", &tables),
+            decides("m", &tables, &set),
             json!({"api": "openai", "base_url": "http://h", "model": "m", "max_output_tokens": null})
         );
-        assert_eq!(decides("other", &tables), Value::Null);
+        assert_eq!(
+            decides("other", &tables, &set),
+            json!({"api": "openai", "base_url": "http://o/v1", "model": "other", "max_output_tokens": null})
+        );
+        let keyed = |key: &str| {
+            let key = key.to_owned();
+            decides("other", &tables, &move |name| {
+                (name == "OPENAI_API_KEY").then(|| key.clone())
+            })
+        };
+        assert_eq!(keyed("one"), keyed("two"));
         assert!(key_variables(&tables).contains(&"ANTHROPIC_API_KEY".to_owned()));
     }
 }

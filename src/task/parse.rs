@@ -10,6 +10,8 @@ mod places;
 mod step;
 pub(crate) mod toml;
 
+pub(crate) mod hide;
+
 use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, Source};

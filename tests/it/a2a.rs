@@ -2,10 +2,12 @@
 
 mod bad;
 mod commands;
+mod keys;
 mod peers;
 mod sdk;
 mod switch;
 mod together;
+mod variables;
 
 use std::fs;
 use std::net::TcpStream;

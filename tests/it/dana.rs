@@ -151,8 +151,8 @@ fn what_changed_in_an_agent_or_an_env_is_what_is_explained() {
     };
     assert_eq!(
         because(&story, "reply"),
-        "agent `assistant` changed; assistant: settings of agent `assistant` changed; \
-         state of agent `assistant` changed; assistant: settings of agent `assistant` changed"
+        "agent `assistant` changed; assistant: `rules` of agent `assistant` changed; \
+         state of agent `assistant` changed; assistant: `rules` of agent `assistant` changed"
     );
     story.run();
     replace(

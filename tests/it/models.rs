@@ -348,6 +348,57 @@ fn after_kill_9_in_turn_4_only_what_was_not_answered_is_asked() {
     assert_eq!(endpoint.n_asked(), 9, "{said}");
 }
 
+/// Returns a workspace whose agent is a folder and asks a model of which the configuration says nothing.
+fn bot() -> World {
+    let world = World::new();
+    world.write("aebuild.toml", "[sandbox]\nisolation = \"none\"\n");
+    world.write("agents/bot/agent.toml", "type = \"model\"\nmodel = \"m\"\n");
+    let task = r#"[{"id": "bot", "type": "deploy_agent", "agent_name": "bot"},
+                   {"id": "ask", "type": "prompt_agent", "agent_name": "bot", "prompt": "hello"}]"#;
+    world.write("tasks/t.json", task);
+    world
+}
+
+/// Runs with an endpoint and a key from the environment, and returns all that was said.
+fn run_at(world: &World, endpoint: &FakeEndpoint, key: &str) -> String {
+    let mut command = world.command(env!("CARGO_BIN_EXE_aebuild"));
+    let command = command.arg("run").env("OPENAI_BASE_URL", &endpoint.url);
+    let output = command.env("OPENAI_API_KEY", key).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+#[test]
+fn a_model_without_a_table_is_asked_anew_at_another_endpoint_but_not_with_another_key() {
+    let (one, two) = (
+        FakeEndpoint::new([Answer::text("one")]),
+        FakeEndpoint::new([Answer::text("two")]),
+    );
+    let world = bot();
+    run_at(&world, &one, "key-number-1");
+    let again = run_at(&world, &one, "key-number-2");
+    assert_eq!((one.n_asked(), two.n_asked()), (1, 0), "{again}");
+    let other = run_at(&world, &two, "key-number-2");
+    assert_eq!((one.n_asked(), two.n_asked()), (1, 1), "{other}");
+    let back = run_at(&world, &one, "key-number-2");
+    assert_eq!((one.n_asked(), two.n_asked()), (1, 1), "{back}");
+}
+
+#[test]
+fn a_key_of_which_the_configuration_says_nothing_is_written_nowhere() {
+    const KEY: &str = "sk-nobody-spoke-of-this-one";
+    let echo = Answer::text(&format!("you sent {KEY}"));
+    let refusal = format!(r#"{{"error": {{"message": "no such key: {KEY}"}}}}"#);
+    let endpoint = FakeEndpoint::new([echo, Answer::status(401, &refusal)]);
+    let world = bot();
+    let said = run_at(&world, &endpoint, KEY) + &run_at(&world, &endpoint, KEY);
+    assert_eq!(endpoint.n_asked(), 2, "{said}");
+    assert!(said.contains("no such key: [redacted]"), "{said}");
+    assert!(!said.contains(KEY), "{said}");
+    let found = world.shell(&format!("grep -r {KEY} . \"$AEBUILD_CACHE_DIR\" | head -3"));
+    assert_eq!(found.0, "");
+}
+
 #[test]
 fn a_spent_budget_takes_nothing_back_that_was_paid_for() {
     let endpoint = FakeEndpoint::new([Answer::text("One."), Answer::text("Two.")]);

@@ -24,6 +24,8 @@ pub struct KeyDoc {
 pub enum KeyKind {
     /// A text that is not empty.
     Text,
+    /// The name of an environment variable.
+    Variable,
     /// A list of names of environment variables.
     Variables,
     /// A list of texts that are not empty.
@@ -37,6 +39,9 @@ pub enum KeyKind {
     /// One of these texts.
     OneOf(&'static [&'static str]),
 }
+
+/// The form of the name of an environment variable.
+const VARIABLE: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
 
 const DETERMINISM: KeyKind = KeyKind::OneOf(&["pure", "sampled", "volatile"]);
 
@@ -412,7 +417,7 @@ pub const KEYS: &[KeyDoc] = &[
         path: "models.*.base_url",
         kind: KeyKind::Text,
         default: "",
-        doc: "The address of the endpoint, below which `/chat/completions` or `/v1/messages` is. Where it is not set: that of who made the API. A model that has no table is asked at the address that `OPENAI_BASE_URL`, `ANTHROPIC_BASE_URL` or `LITELLM_BASE_URL` names.",
+        doc: "The address of the endpoint, below which `/chat/completions` or `/v1/messages` is; without a password. Where it is not set: that of who made the API. A model that has no table is asked at the address that `OPENAI_BASE_URL`, `ANTHROPIC_BASE_URL` or `LITELLM_BASE_URL` names.",
     },
     KeyDoc {
         path: "models.*.model",
@@ -422,7 +427,7 @@ pub const KEYS: &[KeyDoc] = &[
     },
     KeyDoc {
         path: "models.*.key_variable",
-        kind: KeyKind::Text,
+        kind: KeyKind::Variable,
         default: "",
         doc: "The environment variable that holds the key; it is sent in the header of each request, and shown and kept nowhere. Where it is not set: none with `base_url`, else `OPENAI_API_KEY` or `ANTHROPIC_API_KEY`.",
     },
@@ -521,9 +526,10 @@ impl KeyKind {
     fn schema(self) -> Value {
         match self {
             KeyKind::Text => json!({"type": "string", "minLength": 1}),
+            KeyKind::Variable => json!({"type": "string", "pattern": VARIABLE}),
             KeyKind::Variables => json!({
                 "type": "array",
-                "items": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+                "items": {"type": "string", "pattern": VARIABLE},
             }),
             KeyKind::Texts => json!({
                 "type": "array",
@@ -540,6 +546,7 @@ impl KeyKind {
     pub fn words(self) -> String {
         match self {
             KeyKind::Text => "text".to_owned(),
+            KeyKind::Variable => "variable name".to_owned(),
             KeyKind::Variables => "list of variable names".to_owned(),
             KeyKind::Texts => "list of texts".to_owned(),
             KeyKind::Whole(min, max) => format!("whole number from {min} to {max}"),

@@ -10,6 +10,8 @@ use crate::diagnostic::Diagnostic;
 use crate::json::{Map, Node, Value, json};
 use crate::system::FileKind;
 use crate::task::config::keys_schema;
+use crate::task::deploy::AGENT_KINDS;
+use crate::task::parse::hide::hide;
 use crate::task::script::{self, Script};
 
 impl Reader<'_> {
@@ -34,6 +36,7 @@ impl Reader<'_> {
             return self.empty(shown);
         }
         let at = format!("{noun} `{}`", entry.name);
+        let n_faults_before = self.faults.len();
         let settings = self.settings(&entry.path.join(file), &format!("{shown}/{file}"));
         let has = |path: &str| content.files.iter().any(|file| file.path == path);
         let says_rules = settings
@@ -58,6 +61,11 @@ impl Reader<'_> {
             default
         };
         let declared = declared.unwrap_or(default).to_owned();
+        let told = match (kind, &settings) {
+            ("agents", Some(settings)) => self.type_at_fault(settings, script.is_some(), &at),
+            _ => None,
+        };
+        let declared = told.unwrap_or(declared);
         let mut id = None;
         if let Some(settings) = &settings {
             let n_faults = self.faults.len();
@@ -67,6 +75,9 @@ impl Reader<'_> {
                 self.check_script(settings, &at);
             }
             id = self.declared_id(settings, &at);
+            if !is_script {
+                hide(&settings.source, &mut self.faults[n_faults_before..]);
+            }
         }
         let definition = Definition {
             name: entry.name.clone(),
@@ -83,6 +94,44 @@ impl Reader<'_> {
             &mut self.folder.agents
         };
         all.insert(entry.name, definition);
+    }
+
+    /// Tells of a type that is misspelt or missing, and returns the one that is meant.
+    fn type_at_fault(&mut self, settings: &Settings, has_script: bool, at: &str) -> Option<String> {
+        let (fault, meant) = match settings.node.get("type") {
+            Some(written) => {
+                let kind = written.as_str()?;
+                let known: Vec<&str> = AGENT_KINDS.iter().copied().chain(["a2a_agent"]).collect();
+                if known.contains(&kind) {
+                    return None;
+                }
+                // A table of `aebuild.toml` may say how one of another type is run.
+                let meant = crate::diagnostic::nearest(kind, known)?;
+                let headline = format!("`type` of {at} can't be `{kind}`");
+                let fault = Diagnostic::error("unknown-value", headline)
+                    .primary(&settings.source, written.span, "no type of agents")
+                    .help(format!("did you mean `{meant}`?"));
+                (fault, meant)
+            }
+            None if has_script => return None,
+            None => {
+                let implied = [
+                    ("rules", "scripted"),
+                    ("model", "model"),
+                    ("url", "a2a"),
+                    ("command", "command"),
+                ];
+                let says = |(key, kind)| Some((settings.node.member(key)?, kind));
+                let (member, meant) = implied.into_iter().find_map(says)?;
+                let headline = format!("the type of {at} is missing");
+                let fault = Diagnostic::error("missing-field", headline)
+                    .primary(&settings.source, member.key_span, "which type takes this?")
+                    .help(format!("add type = \"{meant}\" at the top"));
+                (fault, meant)
+            }
+        };
+        self.faults.push(fault);
+        Some(meant.to_owned())
     }
 
     /// Reads the script of an agent that stands in a file of its own.
@@ -287,5 +336,65 @@ fn keys(folder: &str, kind: &str) -> Value {
             own
         }
         _ => json!({"type": "object", "properties": {"type": text(), "id": text()}}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::read;
+    use crate::diagnostic::concise::concise;
+    use crate::system::MemorySystem;
+    use expect_test::{Expect, expect};
+
+    fn check(agent: &str, expected: Expect) {
+        let system = MemorySystem::new();
+        system.write("/w/f/tasks/t.json", "[]");
+        system.write("/w/f/agents/bot/agent.toml", agent);
+        let (_, faults) = read(&system, Path::new("/w/f"), "f");
+        let helps = faults.iter().filter_map(|fault| fault.help.as_deref());
+        let helps: String = helps.map(|help| format!("  help: {help}\n")).collect();
+        expected.assert_eq(&format!("{}{helps}", concise(&faults)));
+    }
+
+    #[test]
+    fn a_type_that_is_misspelt_or_missing_is_told_where_it_is() {
+        check(
+            "type = \"scritped\"\n[[rules]]\nreply = \"x\"\n",
+            expect![[r#"
+                f/agents/bot/agent.toml:1:8: error[unknown-value]: `type` of agent `bot` can't be `scritped`
+                  help: did you mean `scripted`?
+            "#]],
+        );
+        check(
+            "[[rules]]\nreply = \"x\"\n",
+            expect![[r#"
+            f/agents/bot/agent.toml:1:3: error[missing-field]: the type of agent `bot` is missing
+              help: add type = "scripted" at the top
+        "#]],
+        );
+        check(
+            "model = \"m\"\n",
+            expect![[r#"
+            f/agents/bot/agent.toml:1:1: error[missing-field]: the type of agent `bot` is missing
+              help: add type = "model" at the top
+        "#]],
+        );
+        // A table may say what it is.
+        check("type = \"elsewhere\"\n", expect![[r#""#]]);
+        check("", expect![[r#""#]]);
+    }
+
+    #[test]
+    fn a_key_in_the_file_of_an_agent_is_not_shown() {
+        let text = "type = \"model\"\nmodel = \"m\"\napi_key = \"sk-ant-abc-123\"\n";
+        let system = MemorySystem::new();
+        system.write("/w/f/tasks/t.json", "[]");
+        system.write("/w/f/agents/bot/agent.toml", text);
+        let (_, faults) = read(&system, Path::new("/w/f"), "f");
+        let labels: Vec<_> = faults.iter().flat_map(|fault| &fault.labels).collect();
+        assert_eq!(labels.len(), 1);
+        assert!(!labels[0].source.text.contains("sk-ant"));
     }
 }

@@ -221,7 +221,7 @@ fn long_key(text: &str) -> Option<Span> {
 }
 
 /// Returns the length of the string that starts here.
-fn quoted(bytes: &[u8], quote: u8) -> usize {
+pub(super) fn quoted(bytes: &[u8], quote: u8) -> usize {
     let is_long = bytes.starts_with(&[quote; 3]);
     let mut at = if is_long { 3 } else { 1 };
     while at < bytes.len() {

@@ -28,7 +28,10 @@ impl AgentSpec {
                 all.push(("params", json!(params.cloned().unwrap_or_default())));
             }
             AgentRun::Inside => all.push(("rules", setting("rules"))),
-            AgentRun::Url { url } => all.push(("url", json!(without_user(&url)))),
+            AgentRun::Url { url, remembers } => {
+                all.push(("url", json!(without_user(&url))));
+                all.push(("state", state(remembers)));
+            }
             AgentRun::Served { run, remembers, .. } => {
                 add_process(&mut all, &run);
                 all.push(("transport", json!([run.port_variable, run.path])));

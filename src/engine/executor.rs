@@ -160,7 +160,7 @@ impl StepRun {
             told: to_tell,
             goings: self.goings.clone(),
             log: Arc::default(),
-            unfit: Arc::default(),
+            unfit: Mutex::default(),
             store: self.store.share(),
             redactor: self.redactor.clone(),
             scratch: self.provisioner.scratch(self.task, self.step),

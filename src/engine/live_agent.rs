@@ -97,8 +97,6 @@ pub(super) struct LateAgent {
     /// The envs of the step.
     pub(super) gates: Vec<Arc<Gate>>,
     pub(super) told: mpsc::UnboundedSender<Moment>,
-    /// Why the result of the step must not be kept.
-    pub(super) unfit: Arc<Mutex<Option<String>>>,
 }
 
 impl Agent for LateAgent {
@@ -150,12 +148,12 @@ impl LateAgent {
                     "agent `{asker}` asks it while it waits for the answer of `{asker}`, and it takes one prompt at a time"
                 ),
                 (Stuck::Itself, None) => "it is to follow an instruction while it waits until that is followed, and it \
-                    takes one prompt at a time".to_owned(),
+                    takes one prompt at a time"
+                    .to_owned(),
                 (Stuck::EachOther, _) => {
-                    // Which of the prompts came first decided it.
-                    let why = "two agents waited for each other's answers".to_owned();
-                    locked(&self.unfit).get_or_insert(why);
-                    "it works on a prompt that waits for who asks it now, and it takes one prompt at a time".to_owned()
+                    // Which of the prompts came first decided it, so it says nothing of the agents.
+                    let why = "it works on a prompt that waits for who asks it now, and it takes one prompt at a time";
+                    return self.failed(ProvisionError::Failed(why.to_owned()));
                 }
             };
             AgentError::Failed {

@@ -62,7 +62,7 @@ pub(super) struct World {
     pub(super) told: mpsc::UnboundedSender<Moment>,
     pub(super) goings: watch::Receiver<Arc<Vec<Going>>>,
     pub(super) log: Arc<Mutex<Vec<u8>>>,
-    pub(super) unfit: Arc<Mutex<Option<String>>>,
+    pub(super) unfit: Mutex<Option<String>>,
     pub(super) store: Store,
     pub(super) redactor: Arc<Redactor>,
     pub(super) scratch: PathBuf,
@@ -236,7 +236,6 @@ impl Services for World {
                 step_id: self.job.plan.steps[self.step.at()].id.to_string(),
                 gates: self.envs.values().cloned().collect(),
                 told: self.told.clone(),
-                unfit: self.unfit.clone(),
             }));
         }
         let script = Script::read(&json!({"rules": spec.settings["rules"]})).map_err(|faults| {

@@ -144,10 +144,14 @@ impl CommandAgent {
             };
             if !is_same {
                 // The plan is of the file as it was: a reply must not be taken for one of that.
-                return Err(failed(&format!(
-                    "`{}` of it changed since the run was planned; run it again",
-                    file.path
-                )));
+                return Err(AgentError::Unreachable {
+                    agent: self.name.clone(),
+                    message: format!(
+                        "`{}` of it changed since the run was planned; run it again",
+                        file.path
+                    ),
+                    trajectory: Vec::new(),
+                });
             }
         }
         let (mut servers, mut first) = (Map::new(), None);

@@ -17,7 +17,7 @@
 //!
 //! # What is in its key
 //!
-//! The files of the agent's folder, and all fields.
+//! The files of the agent's folder, and all fields but `a2a_port`.
 //!
 //! # Differences to agent-env
 //!
@@ -32,16 +32,10 @@ use std::sync::OnceLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::deploy_agent::{default_name, pinned};
+use super::deploy_agent::{self, default_name, pinned};
 use super::target::{NEEDS_DOCKER, NOT_YET, given};
-use crate::context::{Entry, Lookup, Output, Place};
-use crate::digest::Digest;
 use crate::json::{Map, Value, json};
-use crate::resource::{ResourceId, Touch};
-use crate::step::sandbox::BoxFuture;
-use crate::step::{
-    Deploys, NameRef, Refusal, Step, StepCx, StepError, StepType, read_fields, schema_of,
-};
+use crate::step::{Refusal, Step, StepType, read_fields, schema_of};
 use crate::task::{OnError, StepId};
 
 /// The step type `install_agent`.
@@ -80,12 +74,7 @@ struct Fields {
     workspace_dir: Option<String>,
 }
 
-#[derive(Debug)]
-struct InstallAgent {
-    fields: Fields,
-}
-
-fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<Refusal>> {
+fn build(step: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<Refusal>> {
     let fields: Fields = read_fields(fields)?;
     let mut refusals = Vec::new();
     if given(&fields.container_name).is_some() {
@@ -109,76 +98,17 @@ fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<R
         );
     }
     refusals.extend(fields.a2a_agent_version.map(|_| pinned()));
-    if refusals.is_empty() {
-        Ok(Box::new(InstallAgent { fields }))
-    } else {
-        Err(refusals)
+    if !refusals.is_empty() {
+        return Err(refusals);
     }
-}
-
-impl Step for InstallAgent {
-    fn fields(&self) -> Value {
-        json!(self.fields)
-    }
-
-    fn touches(&self) -> Vec<(ResourceId, Touch)> {
-        vec![(ResourceId::agent(&self.fields.agent_name), Touch::Creates)]
-    }
-
-    fn deploys(&self) -> Option<Deploys> {
-        Some(Deploys::Agent {
-            agent_name: self.fields.agent_name.clone(),
-            agent_id: given(&self.fields.a2a_agent_id).map(str::to_owned),
-            env_ids: Vec::new(),
-            sandbox_name: Some(self.fields.sandbox_name.clone()),
-        })
-    }
-
-    fn live_output(&self, handle: &str) -> Option<Output> {
-        let fields = &self.fields;
-        let definition = json!({
-            "agent_name": fields.agent_name,
-            "sandbox_name": fields.sandbox_name,
-        });
-        let value = json!({
-            "agent_name": fields.agent_name,
-            "api_url": null,
-            "sandbox_id": handle,
-            "sandbox_type": "local",
-            "a2a_url": null,
-            "a2a_card": null,
-            "instance_id": handle,
-            "role": null,
-            "network_policy": null,
-            "on_host": true,
-            "installed_container": null,
-            "env_ids": [],
-        });
-        let place = Place::Agent(fields.agent_name.clone());
-        Some(Output::of(vec![Entry::live(
-            place,
-            value,
-            &Digest::of_value(&definition),
-        )]))
-    }
-
-    fn reads(&self) -> Vec<NameRef> {
-        vec![NameRef {
-            field: "/sandbox_name".to_owned(),
-            lookup: Lookup::Sandbox(self.fields.sandbox_name.clone()),
-        }]
-    }
-
-    fn provides(&self) -> Vec<NameRef> {
-        vec![NameRef {
-            field: "/agent_name".to_owned(),
-            lookup: Lookup::Agent(self.fields.agent_name.clone()),
-        }]
-    }
-
-    fn run<'a>(&'a self, _: StepCx<'a>) -> BoxFuture<'a, Result<Output, StepError>> {
-        unreachable!("bug: a step that only provides a live thing was run")
-    }
+    // It is an agent that is deployed in a sandbox, and nothing else.
+    let deployed = json!({
+        "agent_name": fields.agent_name,
+        "a2a_agent_id": fields.a2a_agent_id,
+        "sandbox_name": fields.sandbox_name,
+    });
+    let deployed = deployed.as_object().cloned().unwrap_or_default();
+    (deploy_agent::TYPE.build)(step, &deployed)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ pub use self::talk::read_talk_triggers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::reader::{CONFLICT, FORM, LENGTH, NOT_YET, Reader, TYPE, VALUE, get, word};
+use self::reader::{CONFLICT, FORM, NOT_YET, Reader, TYPE, VALUE, get, word};
 use super::fill::escaped;
 use super::{Action, Barrier, Deed, Executor, Fault, Registration, Trigger, When};
 use crate::digest::Digest;
@@ -134,22 +134,7 @@ impl Reader {
                 None
             }
         };
-        let mut actions = Vec::new();
-        let listed = self.of_type(at, all, "actions", "a list", Value::as_array);
-        for (ix, action) in listed.into_iter().flatten().enumerate() {
-            actions.extend(self.action(&format!("{at}/actions/{ix}"), action));
-        }
-        if get(all, "actions").is_none() {
-            self.missing(at, "actions", "the trigger");
-        } else if listed.is_some_and(Vec::is_empty) {
-            let at = format!("{at}/actions");
-            self.fault(
-                LENGTH,
-                &at,
-                "`actions` is empty".to_owned(),
-                "say what the trigger does",
-            );
-        }
+        let actions = self.actions(at, all, Reader::action);
         let barrier = get(all, "barrier");
         let barrier = barrier.and_then(|value| self.barrier(&format!("{at}/barrier"), value));
         if barrier.is_some() {

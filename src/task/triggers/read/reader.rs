@@ -189,6 +189,28 @@ impl Reader {
         Some(text)
     }
 
+    /// Reads the actions of a trigger.
+    pub(super) fn actions<T>(
+        &mut self,
+        at: &str,
+        trigger: &Map<String, Value>,
+        read: impl Fn(&mut Self, &str, &Value) -> Option<T>,
+    ) -> Vec<T> {
+        let mut actions = Vec::new();
+        let listed = self.of_type(at, trigger, "actions", "a list", Value::as_array);
+        for (ix, action) in listed.into_iter().flatten().enumerate() {
+            actions.extend(read(self, &format!("{at}/actions/{ix}"), action));
+        }
+        if get(trigger, "actions").is_none() {
+            self.missing(at, "actions", "the trigger");
+        } else if listed.is_some_and(Vec::is_empty) {
+            let at = format!("{at}/actions");
+            let help = "say what the trigger does";
+            self.fault(LENGTH, &at, "`actions` is empty".to_owned(), help);
+        }
+        actions
+    }
+
     /// Reads a length of time that is not nothing.
     pub(super) fn length(&mut self, at: &str, text: &str) -> Option<i64> {
         match parse_length(text) {

@@ -68,18 +68,7 @@ impl Reader {
                 None
             }
         };
-        let mut actions = Vec::new();
-        let listed = self.of_type(at, all, "actions", "a list", Value::as_array);
-        for (ix, action) in listed.into_iter().flatten().enumerate() {
-            actions.extend(self.talk_action(&format!("{at}/actions/{ix}"), action));
-        }
-        if get(all, "actions").is_none() {
-            self.missing(at, "actions", "the trigger");
-        } else if listed.is_some_and(Vec::is_empty) {
-            let at = format!("{at}/actions");
-            let help = "say what the trigger does";
-            self.fault(LENGTH, &at, "`actions` is empty".to_owned(), help);
-        }
+        let actions = self.actions(at, all, Reader::talk_action);
         Some(TalkTrigger {
             id: id?,
             once,

@@ -91,8 +91,10 @@ impl World {
             "step {} asks: {}\n    answer with: aebuild answer {} {answers}",
             question.step, question.text, asked.id
         );
-        // Where nobody listens any more, nobody waits for the answer either.
-        let _ = self.told.send(Moment::Notice(told));
+        for line in told.lines() {
+            // Where nobody listens any more, nobody waits for the answer either.
+            let _ = self.told.send(Moment::Notice(line.to_owned()));
+        }
         loop {
             if let Some(answer) = asked.answer() {
                 return Ok(answer);

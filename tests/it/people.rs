@@ -59,6 +59,10 @@ fn a_person_takes_part_and_says_whether_the_task_goes_on() {
             "{said}"
         );
         assert!(
+            said.contains("\nnotice: (an empty answer ends it)\n"),
+            "{said}"
+        );
+        assert!(
             said.contains("step talk is not kept: a person took part in it"),
             "{said}"
         );

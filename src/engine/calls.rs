@@ -70,7 +70,7 @@ fn holds_secret(redactor: &Redactor, bytes: &[u8]) -> bool {
         return false;
     }
     let read = from_slice::<Value>(bytes);
-    redactor.is_in(bytes) || read.is_ok_and(|read| redactor.value(&read) != read)
+    redactor.is_in(bytes) || read.is_ok_and(|read| redactor.is_in_value(&read))
 }
 
 #[cfg(test)]

@@ -203,7 +203,11 @@ impl StepRun {
         let log = world.take_log(&self.redactor);
         let ended = match ended {
             Ended::Output(output, _) => {
-                if holds_secret(&output, &self.redactor) {
+                if output
+                    .entries
+                    .iter()
+                    .any(|entry| self.redactor.is_in_value(&entry.value))
+                {
                     world.do_not_keep("it holds the value of a variable that is passed on");
                 }
                 Ended::Output(output, world.take_reads())
@@ -268,15 +272,6 @@ async fn told_to_stop(mut aborted: watch::Receiver<bool>) {
     if aborted.wait_for(|aborted| *aborted).await.is_err() {
         std::future::pending::<()>().await;
     }
-}
-
-/// Returns whether a value of an output holds a secret, in whatever encoding.
-fn holds_secret(output: &Output, redactor: &Redactor) -> bool {
-    !redactor.is_empty()
-        && output
-            .entries
-            .iter()
-            .any(|entry| redactor.value(&entry.value) != *entry.value)
 }
 
 /// Turns a panic of a step into its failure.

@@ -116,6 +116,11 @@ impl Redactor {
         }
     }
 
+    /// Returns whether a value holds a secret.
+    pub fn is_in_value(&self, value: &Value) -> bool {
+        !self.is_empty() && self.value(value) != *value
+    }
+
     /// Returns whether bytes hold a secret.
     pub fn is_in(&self, bytes: &[u8]) -> bool {
         (0..bytes.len()).any(|at| self.longest_at(&bytes[at..]).is_some())

@@ -19,6 +19,9 @@ use std::sync::Arc;
 
 use crate::json::{Map, Value};
 
+/// The name of the agent that a step means where it names none.
+pub const DEFAULT_AGENT: &str = "default-agent";
+
 /// The name of a step, unique in its task.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StepId(Arc<str>);

@@ -24,6 +24,7 @@ use std::sync::OnceLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::target::PERSON;
 use crate::context::{Entry, Lookup, Output, Place};
 use crate::json::{Map, Value, json};
 use crate::resource::{ResourceId, Touch};
@@ -54,7 +55,7 @@ struct Fields {
 }
 
 fn human() -> String {
-    "human_agent".to_owned()
+    PERSON.to_owned()
 }
 
 #[derive(Debug)]

@@ -66,7 +66,7 @@ use serde::{Deserialize, Serialize};
 
 use self::conversation::{Conversation, Talked, User};
 use super::on_agent::{self, Talk};
-use super::target::{CONFLICT, DEFAULT_AGENT, MISSING, NOT_YET, given};
+use super::target::{CONFLICT, DEFAULT_AGENT, MISSING, NOT_YET, PERSON, given};
 use super::{on_env, on_triggers};
 use crate::context::{Entry, Lookup, Output, Place};
 use crate::digest::Digester;
@@ -175,7 +175,7 @@ fn default_turns() -> u64 {
 }
 
 fn default_user() -> String {
-    "human_agent".to_owned()
+    PERSON.to_owned()
 }
 
 #[derive(Debug)]

@@ -6,6 +6,7 @@ use crate::context::Lookup;
 use crate::resource::ResourceId;
 use crate::step::sandbox::Sandbox;
 use crate::step::{NameRef, Refusal, StepCx, StepError};
+pub(super) use crate::task::DEFAULT_AGENT;
 
 /// The code of a refusal of something that the original has and this release has not.
 pub(super) const NOT_YET: &str = "not-supported-yet";
@@ -16,8 +17,8 @@ pub(super) const CONFLICT: &str = "conflicting-fields";
 /// The code of a refusal of a step that lacks a field.
 pub(super) const MISSING: &str = "missing-field";
 
-/// The name of the agent that a step means where it names nothing.
-pub(super) const DEFAULT_AGENT: &str = "default-agent";
+/// The name of the person that a step means where it names nobody.
+pub(super) const PERSON: &str = "human_agent";
 
 /// The fields that say on what a step works.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{DependsOn, StepId, Task};
+use super::{DEFAULT_AGENT, DependsOn, StepId, Task};
 use crate::json::{Map, Value};
 
-/// The type of steps that prompt an agent, and the agent that they prompt where they name none.
+/// The type of steps that prompt an agent.
 const PROMPT: &str = "prompt_agent";
-const DEFAULT_AGENT: &str = "default-agent";
 /// The types of steps that deploy an agent, and the field that says which.
 const DEPLOY: [&str; 2] = ["deploy_agent", "install_agent"];
 const AGENT_ID: &str = "a2a_agent_id";

@@ -96,8 +96,13 @@ impl World {
         lines.collect()
     }
 
+    /// Returns where all triggers stand, with all that happened.
+    fn state(&self) -> Value {
+        self.gate.course.inner().engine.state()
+    }
+
     fn statuses(&self) -> String {
-        let state = self.env.state();
+        let state = self.state();
         let triggers = state["triggers"].as_array().unwrap().iter();
         let lines = triggers.map(|trigger| format!("{} {}\n", trigger["id"], trigger["status"]));
         lines.collect()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::gate::Gate;
 use super::handle::EnvHandle;
-use crate::json::Value;
+use crate::json::{Map, Value};
 use crate::step::env::EnvError;
 use crate::step::sandbox::BoxFuture;
 use crate::step::trigger::{Executor, Timed};
@@ -122,7 +122,7 @@ impl Timed for EnvHandle {
         Box::pin(self.gate.settle(&self.caller))
     }
 
-    fn state(&self) -> Value {
-        self.gate.course.inner().engine.state()
+    fn statuses(&self) -> Map<String, Value> {
+        self.gate.course.inner().engine.statuses()
     }
 }

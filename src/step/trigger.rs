@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::env::EnvError;
 use super::sandbox::BoxFuture;
-use crate::json::Value;
+use crate::json::{Map, Value};
 
 /// Follows the instructions of triggers: an agent, as the step that runs has it at hand.
 pub trait Executor: Send + Sync {
@@ -57,6 +57,6 @@ pub trait Timed: Send + Sync {
     /// delays.
     fn settle(&self) -> BoxFuture<'_, Value>;
 
-    /// Returns where all triggers stand now, with all that happened.
-    fn state(&self) -> Value;
+    /// Returns where all triggers stand now: the status of each by its id.
+    fn statuses(&self) -> Map<String, Value>;
 }

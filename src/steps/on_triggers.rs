@@ -163,18 +163,10 @@ pub(super) fn of_agent(cx: StepCx<'_>, name: &str) -> Result<Vec<TalkTrigger>, S
 pub(super) fn statuses(envs: &[Arc<dyn LiveEnv>]) -> Value {
     let mut all = Map::new();
     for env in envs {
-        let state = env.timed().map(|timed| timed.state()).unwrap_or_default();
-        let triggers = state.get("triggers").and_then(Value::as_array);
-        let statuses: Map<String, Value> = triggers
-            .into_iter()
-            .flatten()
-            .filter_map(|trigger| {
-                Some((
-                    trigger["id"].as_str()?.to_owned(),
-                    trigger["status"].clone(),
-                ))
-            })
-            .collect();
+        let statuses = env
+            .timed()
+            .map(|timed| timed.statuses())
+            .unwrap_or_default();
         if !statuses.is_empty() {
             all.insert(env.env_id().to_owned(), Value::Object(statuses));
         }

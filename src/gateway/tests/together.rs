@@ -119,7 +119,7 @@ fn a_call_is_answered_when_what_it_set_off_is_done_by_whomever() {
         assert_eq!(world.register(registration).await, "ask");
         let tools = ["receive_email".to_owned()];
         world.env.set_access("world", &tools, true).unwrap();
-        let count = || world.env.state()["triggers"][0]["fire_count"].clone();
+        let count = || world.state()["triggers"][0]["fire_count"].clone();
         let counts = Mutex::new(Vec::new());
         let work = async |step: &str| {
             let env = world.of_step(step);

@@ -176,7 +176,7 @@ fn an_agent_follows_instructions_in_its_role() {
             lazy, 7 s: Do nothing.
             lazy, 7 s: What was asked is not done yet: the state of the env does not show it. It was: Do nothing."#]],
         );
-        let events = world.env.state()["events"].clone();
+        let events = world.state()["events"].clone();
         let lines: Vec<String> = events
             .as_array()
             .unwrap()

@@ -49,12 +49,17 @@ impl Engine {
         })
     }
 
+    /// Returns where each trigger stands, by its id.
+    pub(in crate::gateway) fn statuses(&self) -> Map<String, Value> {
+        let entries = self.entries.iter();
+        let each = entries.map(|entry| (entry.trigger.id.clone(), json!(entry.status.as_str())));
+        each.collect()
+    }
+
     /// Returns what is told of the triggers in a few words: where each stands and how much happened.
     pub(in crate::gateway) fn summary(&self) -> Value {
-        let (mut statuses, mut triggers) = (Map::new(), Map::new());
+        let mut triggers = Map::new();
         for entry in &self.entries {
-            let id = &entry.trigger.id;
-            statuses.insert(id.clone(), json!(entry.status.as_str()));
             let about = json!({
                 "type": entry.trigger.when.kind(),
                 "status": entry.status.as_str(),
@@ -63,10 +68,10 @@ impl Engine {
                 "failure_count": entry.failure_count,
                 "last_failure_at": shown(entry.last_failure_at),
             });
-            triggers.insert(id.clone(), about);
+            triggers.insert(entry.trigger.id.clone(), about);
         }
         json!({
-            "statuses": statuses,
+            "statuses": self.statuses(),
             "triggers": triggers,
             "event_count": self.log.count(),
             "events_dropped": self.log.dropped(),

@@ -135,6 +135,7 @@ impl ModelAgent {
         let mut params = self.params.clone();
         params.extend(settings.model_params.clone());
         let max_turns = settings.max_turns.unwrap_or(self.max_turns);
+        let tools = toolbox.declared();
         let mut n_asked = 0;
         while n_asked < max_turns {
             let request = ChatRequest {
@@ -144,7 +145,7 @@ impl ModelAgent {
                     .map(|text| ChatMessage::System(text.clone()))
                     .chain(talk.messages.iter().cloned())
                     .collect(),
-                tools: toolbox.declared(),
+                tools: tools.clone(),
                 output_schema: settings.output_schema.clone(),
                 effort: settings.effort.clone(),
                 max_thinking_tokens: settings.max_thinking_tokens,

@@ -8,6 +8,7 @@
 
 pub mod concise;
 mod excerpt;
+mod fix;
 pub mod github;
 pub mod json;
 mod nearest;
@@ -17,11 +18,12 @@ mod visible;
 
 use std::fmt;
 
+pub use fix::{Edit, Fix, Safety};
 pub use nearest::{did_you_mean, nearest};
 pub use source::{Lines, Source, line_column};
 pub use visible::{clip, visible, visible_line};
 
-/// One fault, warning or piece of advice.
+/// One error, warning or hint.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Diagnostic {
     /// The name of the fault in kebab-case.
@@ -36,6 +38,8 @@ pub struct Diagnostic {
     pub help: Option<String>,
     /// Facts that are needed to understand the headline.
     pub notes: Vec<String>,
+    /// What would mend it, the likeliest first.
+    pub fixes: Vec<Fix>,
 }
 
 /// The name of a fault in kebab-case, such as `unknown-field`.
@@ -50,7 +54,7 @@ pub enum Severity {
     /// It runs, but probably not as meant.
     Warning,
     /// It runs as meant and could be said better.
-    Advice,
+    Hint,
 }
 
 /// A range of bytes in the text of a [`Source`], byte order mark included.
@@ -86,9 +90,9 @@ impl Diagnostic {
         Self::with_severity(Severity::Warning, code.into(), headline.into())
     }
 
-    /// Returns advice without labels.
-    pub fn advice(code: impl Into<Code>, headline: impl Into<String>) -> Self {
-        Self::with_severity(Severity::Advice, code.into(), headline.into())
+    /// Returns a hint without labels.
+    pub fn hint(code: impl Into<Code>, headline: impl Into<String>) -> Self {
+        Self::with_severity(Severity::Hint, code.into(), headline.into())
     }
 
     fn with_severity(severity: Severity, code: Code, headline: String) -> Self {
@@ -99,6 +103,7 @@ impl Diagnostic {
             labels: Vec::new(),
             help: None,
             notes: Vec::new(),
+            fixes: Vec::new(),
         }
     }
 
@@ -149,6 +154,13 @@ impl Diagnostic {
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
+        self
+    }
+
+    /// Adds what would mend it, and leaves it alone when there is nothing.
+    #[must_use]
+    pub fn fix(mut self, fix: impl Into<Option<Fix>>) -> Self {
+        self.fixes.extend(fix.into());
         self
     }
 
@@ -252,7 +264,7 @@ impl Severity {
         match self {
             Self::Error => "error",
             Self::Warning => "warning",
-            Self::Advice => "advice",
+            Self::Hint => "hint",
         }
     }
 }

@@ -49,21 +49,15 @@ pub(super) fn diagnostics(all: &[Diagnostic], printer: &mut Printer) {
 pub(super) fn counted(all: &[Diagnostic]) -> String {
     let of = |severity| all.iter().filter(|one| one.severity == severity).count() as u64;
     let mut parts = Vec::new();
-    for (severity, noun) in [(Severity::Error, "error"), (Severity::Warning, "warning")] {
+    let nouns = [
+        (Severity::Error, "error"),
+        (Severity::Warning, "warning"),
+        (Severity::Hint, "hint"),
+    ];
+    for (severity, noun) in nouns {
         if of(severity) > 0 {
             parts.push(count(of(severity), noun));
         }
-    }
-    if of(Severity::Advice) > 0 {
-        let n = of(Severity::Advice);
-        parts.push(format!(
-            "{n} {}",
-            if n == 1 {
-                "piece of advice"
-            } else {
-                "pieces of advice"
-            }
-        ));
     }
     if parts.is_empty() {
         "no faults".to_owned()

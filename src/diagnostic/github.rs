@@ -13,7 +13,7 @@ pub fn github(diagnostics: &[Diagnostic]) -> String {
         let command = match diagnostic.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
-            Severity::Advice => "notice",
+            Severity::Hint => "notice",
         };
         write!(out, "::{command} ").expect("strings take all");
         if let Some(place) = diagnostic.place() {
@@ -66,7 +66,7 @@ mod tests {
             Diagnostic::error("wrong-type", "100% wrong\n::set-output name=x::y\r")
                 .primary(&source, 4..5, "")
                 .help("write it"),
-            Diagnostic::advice("shorter", "say less"),
+            Diagnostic::hint("shorter", "say less"),
         ];
         expect![[r#"
             ::error file=tasks/a%2Cb%3Ac.json,line=2,col=3,title=wrong-type::100%25 wrong%0A::set-output name=x::y\u{d}%0Ahelp: write it

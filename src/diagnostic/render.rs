@@ -222,7 +222,7 @@ fn severity_paint(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "31;1",
         Severity::Warning => "33;1",
-        Severity::Advice => "36;1",
+        Severity::Hint => "36;1",
     }
 }
 
@@ -256,7 +256,7 @@ impl miette::Diagnostic for Drawing<'_> {
         Some(match self.severity {
             Severity::Error => miette::Severity::Error,
             Severity::Warning => miette::Severity::Warning,
-            Severity::Advice => miette::Severity::Advice,
+            Severity::Hint => miette::Severity::Advice,
         })
     }
 

@@ -293,9 +293,8 @@ fn no_file_is_longer_than_a_reader_can_hold() {
 
 /// Returns the codes of all diagnostics, as the code names them.
 fn codes() -> BTreeSet<String> {
-    let made = regex(
-        r#"(?s)(?:Diagnostic::(?:error|warning|advice)|Refusal::new|Code)\(\s*"([a-z0-9-]+)""#,
-    );
+    let made =
+        regex(r#"(?s)(?:Diagnostic::(?:error|warning|hint)|Refusal::new|Code)\(\s*"([a-z0-9-]+)""#);
     let mut by_file: BTreeMap<&str, String> = BTreeMap::new();
     for line in CODE.iter() {
         let text = by_file.entry(&line.file).or_default();

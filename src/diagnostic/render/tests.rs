@@ -102,7 +102,7 @@ fn labels_in_several_files_have_a_snippet_each() {
         .label(&task, span(&task, "\"small\""), "chosen here")
         .primary(&other, span(&other, "\"/\""), "forbidden here");
     shows(
-        &[fault, Diagnostic::advice("no-place", "nothing to show")],
+        &[fault, Diagnostic::hint("no-place", "nothing to show")],
         expect![[r#"
         error[two-files]: one fault in two files
           ╭─[aebuild.toml:2:7]
@@ -116,7 +116,7 @@ fn labels_in_several_files_have_a_snippet_each() {
           │                 ╰── chosen here
           ╰────
 
-        advice[no-place]: nothing to show
+        hint[no-place]: nothing to show
 
     "#]],
     );

@@ -3,6 +3,7 @@
 //! Everything that a face shows comes from here, as plain data with public fields, and from the events of a run. A session
 //! never prints.
 
+mod change;
 mod explain;
 mod kept;
 mod load;
@@ -13,6 +14,7 @@ mod serve;
 mod serve_agent;
 mod setting;
 mod upkeep;
+mod watched;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,11 +35,13 @@ use crate::task::StepId;
 use crate::task::config::Config;
 
 pub use crate::engine::{Told, Wish};
+pub use change::{Change, Changed};
 pub use explain::{Cause, Explanation};
 pub use serve::{Served, builtin_envs};
 pub use serve_agent::LoneAgent;
 pub use setting::{STATE_FOLDER, recorded_workspace};
 pub use upkeep::{HistoryRow, Nondeterminism};
+pub use watched::WatchSet;
 
 /// What a session is opened on.
 #[derive(Clone, Debug, Default)]
@@ -227,13 +231,15 @@ pub struct Session {
     workspace: PathBuf,
     config: Config,
     config_digest: Digest,
-    warnings: Vec<Diagnostic>,
+    /// Faults of `aebuild.toml`, and of what was named if it went away since.
+    faults: Vec<Diagnostic>,
     cache: Option<aebuild_cache::Cache>,
     cache_error: Option<String>,
     kept: kept::Kept,
     memo: FileMemo,
     db: Database,
-    setting: Option<SettingInput>,
+    /// What was asked with lately, the oldest first.
+    settings: Vec<SettingInput>,
     folders: BTreeMap<usize, load::Loaded>,
 }
 

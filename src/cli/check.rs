@@ -35,11 +35,7 @@ pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, Session
     let options = args.selection.options();
     let found = face
         .open(args.selection.paths, true)
-        .and_then(|mut session| {
-            let mut found = session.check(&options)?;
-            found.extend(session.warnings().iter().cloned());
-            Ok(found)
-        });
+        .and_then(|mut session| session.check(&options));
     let mut found: Vec<Diagnostic> = match found {
         Err(SessionError::Faults(faults)) => faults,
         other => other?,

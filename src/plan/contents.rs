@@ -17,6 +17,8 @@ const RACY_NS: i128 = 20_000_000;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FileMemo {
     known: HashMap<PathBuf, (Stamp, Digest)>,
+    /// The digests of files that may have changed since under the same stamp: no more than what a file was last.
+    last: HashMap<PathBuf, Digest>,
 }
 
 impl FileMemo {
@@ -27,6 +29,7 @@ impl FileMemo {
                 .into_iter()
                 .map(|(path, stamp, digest)| (path, (stamp, digest)))
                 .collect(),
+            last: HashMap::new(),
         }
     }
 
@@ -49,7 +52,9 @@ impl FileMemo {
         {
             return Ok((*digest, before.size));
         }
-        self.known.remove(path);
+        if let Some((_, digest)) = self.known.remove(path) {
+            self.last.insert(path.to_path_buf(), digest);
+        }
         let mut hasher = Stream::new();
         system.stream(path, &mut |bytes| hasher.update(bytes))?;
         let digest = hasher.finish();
@@ -62,9 +67,29 @@ impl FileMemo {
         }
         let now_ns = i128::from(system.now_us()) * 1000;
         if is_settled(&before, now_ns) {
+            self.last.remove(path);
             self.known.insert(path.to_path_buf(), (before, digest));
+        } else {
+            self.last.insert(path.to_path_buf(), digest);
         }
         Ok((digest, before.size))
+    }
+
+    /// Returns every file that was hashed.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let all = self.known.keys().chain(self.last.keys());
+        let mut all: Vec<PathBuf> = all.cloned().collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// Returns whether a file has another content than when it was last hashed; `None` where it never was.
+    pub fn differs(&mut self, system: &dyn System, path: &Path) -> Option<bool> {
+        let known = self.known.get(path).map(|(_, digest)| *digest);
+        let before = known.or_else(|| self.last.get(path).copied())?;
+        let now = self.digest(system, path).ok();
+        Some(now.is_none_or(|(digest, _)| digest != before))
     }
 }
 

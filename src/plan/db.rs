@@ -42,11 +42,21 @@ impl Database {
 
     /// Runs something and returns the names of the queries that it executed, in order.
     pub fn executed_by<T>(&self, run: impl FnOnce(&Self) -> T) -> (T, Vec<String>) {
-        *self.log() = Some(Vec::new());
+        self.listen();
         let value = run(self);
+        (value, self.heard())
+    }
+
+    /// Notes from now on which queries are executed.
+    pub fn listen(&self) {
+        *self.log() = Some(Vec::new());
+    }
+
+    /// Returns the names of the queries that were executed since [`Database::listen`], in order.
+    pub fn heard(&self) -> Vec<String> {
         let executed = self.log().take().unwrap_or_default();
         let name = |key: String| key.split('(').next().unwrap_or_default().to_owned();
-        (value, executed.into_iter().map(name).collect())
+        executed.into_iter().map(name).collect()
     }
 
     fn log(&self) -> std::sync::MutexGuard<'_, Option<Vec<String>>> {

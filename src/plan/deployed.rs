@@ -14,6 +14,7 @@ use crate::step::{Content, Deploys, Step};
 use crate::task::config::Config;
 use crate::task::deploy::{AgentRun, AgentSpec, EnvRun, EnvSpec, ProcessRun, Unusable};
 use crate::task::folder::TaskFolder;
+use crate::task::model::without_user;
 
 /// Returns what a deploy step makes, or why that cannot be made.
 pub fn deployed(
@@ -66,7 +67,23 @@ impl Deployed {
         }
     }
 
-    fn noun(&self) -> String {
+    /// Returns the address or image that it is, where it is not made of what is on this machine's disk.
+    pub fn elsewhere(&self) -> Option<String> {
+        match self {
+            Deployed::Env(spec) => match &spec.run {
+                EnvRun::Url { url } => Some(format!("at {}", without_user(url))),
+                EnvRun::Docker { image, .. } => image.as_ref().map(|name| format!("image {name}")),
+                EnvRun::Builtin { .. } | EnvRun::Process(_) => None,
+            },
+            Deployed::Agent(spec, _) => match spec.run().ok()? {
+                AgentRun::Url { url, .. } => Some(format!("at {}", without_user(&url))),
+                _ => None,
+            },
+        }
+    }
+
+    /// Returns what people call it.
+    pub fn noun(&self) -> String {
         match self {
             Deployed::Env(spec) => format!("env `{}`", spec.env_id),
             Deployed::Agent(spec, _) => {

@@ -8,10 +8,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::db::Database;
 use super::queries::Setting;
 use crate::diagnostic::Source;
 use crate::step::Content;
 use crate::task::folder::TaskFolder;
+use salsa::{Durability, Setter as _};
 
 /// The text of a task file.
 #[salsa::input]
@@ -52,4 +54,45 @@ pub struct SettingInput {
     /// The setting.
     #[returns(ref)]
     pub setting: Arc<Setting>,
+}
+
+impl TaskInput {
+    /// Adds a task file that is not expected to change: what follows from it is not even looked at while others change.
+    pub fn at_rest(db: &Database, name: String, source: Source, folder: FolderInput) -> Self {
+        TaskInput::builder(name, source, folder)
+            .durability(Durability::HIGH)
+            .new(db)
+    }
+
+    /// Gives a task file another text; from now on it is expected to change again.
+    pub fn edit(self, db: &mut Database, source: Source) {
+        self.set_source(db)
+            .with_durability(Durability::LOW)
+            .to(source);
+    }
+}
+
+impl FolderInput {
+    /// Adds a folder, which is expected to change less often than the files in work.
+    pub fn at_rest(db: &Database, folder: Arc<TaskFolder>) -> Self {
+        FolderInput::builder(folder, BTreeMap::new())
+            .durability(Durability::HIGH)
+            .new(db)
+    }
+
+    /// Gives a folder what was read of it anew.
+    pub fn edit(self, db: &mut Database, folder: Arc<TaskFolder>) {
+        self.set_folder(db)
+            .with_durability(Durability::HIGH)
+            .to(folder);
+    }
+}
+
+impl SettingInput {
+    /// Adds a setting.
+    pub fn at_rest(db: &Database, setting: Arc<Setting>) -> Self {
+        SettingInput::builder(setting)
+            .durability(Durability::HIGH)
+            .new(db)
+    }
 }

@@ -153,6 +153,11 @@ impl Kept {
         file
     }
 
+    /// Forgets which files were found unchanged.
+    pub(super) fn look_again(&mut self) {
+        self.seen.fill(None);
+    }
+
     fn is_same(&mut self, system: &dyn System, file: FileIx) -> bool {
         let at = file.0 as usize;
         if let Some(same) = self.seen[at] {

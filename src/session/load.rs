@@ -5,18 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::part::apply_options;
-use super::setting::{TOOLS, find_program};
+use super::setting::TOOLS;
+use super::watched::definition_of;
 use super::{RunOptions, SeedRow, Session, SessionError};
 use crate::diagnostic::Diagnostic;
-use crate::digest::{Digest, Digester};
+use crate::digest::Digest;
 use crate::engine::{Store, TaskJob};
-use crate::plan::{self, ArtifactInput, FolderInput, Setter, Setting, SettingInput, TaskInput};
+use crate::plan::{self, ArtifactInput, FolderInput, Setter, SettingInput, TaskInput};
 use crate::schedule::{self, Forecast, MadeOf, TaskPlan};
 use crate::step::{Deploys, Determinism, Step};
 use crate::system::Stamp;
 use crate::task::deploy::LOCK_FILES;
 use crate::task::folder::{self, ArtifactFile, TaskEntry, TaskFolder};
-use crate::task::overrides::Overrides;
 
 /// A folder as it is in the planner.
 pub(super) struct Loaded {
@@ -55,7 +55,6 @@ pub(super) struct Prepared {
     pub(super) sources: Vec<(PathBuf, Stamp)>,
     pub(super) read_us: i64,
     pub(super) setting: Digest,
-    pub(super) warnings: Vec<Diagnostic>,
 }
 
 impl Session {
@@ -63,23 +62,9 @@ impl Session {
     pub(super) fn load_folder(&mut self, at: usize) -> &mut Loaded {
         if !self.folders.contains_key(&at) {
             let read_us = self.system.now_us();
-            let located = &self.located[at];
-            let (folder, faults) = folder::read_located(self.system.as_ref(), located);
-            let mut watched = Vec::new();
-            for path in folder.listings.iter().chain(&folder.config_files) {
-                if let Ok(metadata) = self.system.metadata(path) {
-                    watched.push((path.clone(), metadata.stamp));
-                }
-            }
-            for name in folder::KIND_FOLDERS.into_iter().chain([folder::ALIASES]) {
-                // What is not there yet may come, and then a name may mean something else.
-                let path = located.root.join(name);
-                if self.system.metadata(&path).is_err() {
-                    watched.push((path, Stamp::default()));
-                }
-            }
+            let (folder, faults, watched) = self.read_folder(at);
             let folder = Arc::new(folder);
-            let input = FolderInput::new(&self.db, folder.clone(), BTreeMap::new());
+            let input = FolderInput::at_rest(&self.db, folder.clone());
             let loaded = Loaded {
                 folder,
                 faults,
@@ -93,6 +78,29 @@ impl Session {
         self.folders
             .get_mut(&at)
             .expect("bug: the folder was put in just now")
+    }
+
+    /// Reads a folder, and notes the stamps of what says what is in it.
+    pub(super) fn read_folder(
+        &self,
+        at: usize,
+    ) -> (TaskFolder, Vec<Diagnostic>, Vec<(PathBuf, Stamp)>) {
+        let located = &self.located[at];
+        let (folder, faults) = folder::read_located(self.system.as_ref(), located);
+        let mut watched = Vec::new();
+        for path in folder.listings.iter().chain(&folder.config_files) {
+            if let Ok(metadata) = self.system.metadata(path) {
+                watched.push((path.clone(), metadata.stamp));
+            }
+        }
+        for name in folder::KIND_FOLDERS.into_iter().chain([folder::ALIASES]) {
+            // What is not there yet may come, and then a name may mean something else.
+            let path = located.root.join(name);
+            if self.system.metadata(&path).is_err() {
+                watched.push((path, Stamp::default()));
+            }
+        }
+        (folder, faults, watched)
     }
 
     /// Reads a task file, unless it is there.
@@ -110,7 +118,7 @@ impl Session {
         let (source, faults) =
             folder::read_source(self.system.as_ref(), &entry.path, &entry.shown)?;
         let stamp = before.unwrap_or_default();
-        let input = TaskInput::new(&self.db, entry.name.clone(), source, folder);
+        let input = TaskInput::at_rest(&self.db, entry.name.clone(), source, folder);
         let task = LoadedTask {
             input,
             stamp: (entry.path.clone(), stamp),
@@ -129,93 +137,30 @@ impl Session {
             .collect()
     }
 
-    /// Returns what a unit's steps see of the run, without what only some steps need.
-    pub(super) fn overrides(&self, unit: &Unit, options: &RunOptions) -> Overrides {
-        Overrides {
-            seed: unit.seed.values.clone(),
-            user: options.user_overrides.clone(),
-            sample: unit.sample,
-        }
-    }
-
-    /// Returns the digest of all that a unit's results depend on besides its files.
-    pub(super) fn setting_digest(&self, overrides: &Overrides, isolation: &str) -> Digest {
-        let mut digester = Digester::new("setting");
-        digester
-            .text(env!("CARGO_PKG_VERSION"))
-            .digest(&self.config_digest)
-            .text(isolation);
-        for (key, value) in &overrides.seed {
-            digester.text(key).text(value);
-        }
-        digester.value(&crate::json::Value::Object(overrides.user.clone()));
-        digester.number(overrides.sample.into());
-        for step_type in self.registry.0 {
-            digester
-                .text(step_type.name)
-                .number(step_type.version.into());
-        }
-        for name in self.deciding_names() {
-            let value = self.system.variable(&name);
-            digester
-                .text(&name)
-                .maybe(value.map(|v| Digest::of_bytes(v.as_bytes())).as_ref());
-        }
-        for name in TOOLS {
-            // Another program may be another version, which is asked where a plan needs it.
-            let program = find_program(self.system.as_ref(), name);
-            digester.text(&format!("{name} {program:?}"));
-        }
-        digester.finish()
-    }
-
-    fn setting_input(&mut self, setting: Setting) -> SettingInput {
-        let setting = Arc::new(setting);
-        match self.setting {
-            Some(input) => {
-                if *input.setting(&self.db) != setting {
-                    input.set_setting(&mut self.db).to(setting);
-                }
-                input
-            }
-            None => {
-                let input = SettingInput::new(&self.db, setting);
-                self.setting = Some(input);
-                input
-            }
-        }
-    }
-
-    /// Reads, checks and plans units; every error of every unit is collected.
+    /// Reads, checks and plans units; every error of every unit is collected. What is mild comes with what is ready.
     pub(super) fn prepare(
         &mut self,
         units: Vec<Unit>,
         options: &RunOptions,
         store: &Store,
         isolation: &'static str,
-    ) -> Result<Vec<Prepared>, SessionError> {
+    ) -> Result<(Vec<Prepared>, Vec<Diagnostic>), SessionError> {
         self.prepare_units(units, options, Some(store), isolation)
     }
 
-    /// Reads and checks units; warnings go to those of the session.
+    /// Reads and checks units; returns what is mild.
     pub(super) fn check_units(
         &mut self,
         units: Vec<Unit>,
         options: &RunOptions,
-    ) -> Result<(), SessionError> {
-        self.prepare_units(units, options, None, "none").map(drop)
+    ) -> Result<Vec<Diagnostic>, SessionError> {
+        let (_, mild) = self.prepare_units(units, options, None, "none")?;
+        Ok(mild)
     }
 
-    /// Without a store nothing is planned.
-    fn prepare_units(
-        &mut self,
-        units: Vec<Unit>,
-        options: &RunOptions,
-        store: Option<&Store>,
-        isolation: &'static str,
-    ) -> Result<Vec<Prepared>, SessionError> {
-        let mut faults = Vec::new();
-        let mut inputs = Vec::new();
+    /// Reads the task files of units, and says of which that is not possible.
+    fn inputs_of(&mut self, units: Vec<Unit>) -> (Vec<(Unit, TaskInput)>, Vec<Diagnostic>) {
+        let (mut inputs, mut faults) = (Vec::new(), Vec::new());
         for unit in units {
             let folder = self.load_folder(unit.folder).folder.clone();
             let by_name = |task: &TaskEntry| task.name.as_str().cmp(&unit.name);
@@ -228,6 +173,36 @@ impl Session {
                 Err(fault) => faults.push(fault),
             }
         }
+        (inputs, faults)
+    }
+
+    /// Returns the steps of units as far as they can be built, with whatever is at fault.
+    pub(super) fn steps_of_units(
+        &mut self,
+        units: Vec<Unit>,
+        options: &RunOptions,
+    ) -> Vec<(Unit, Vec<Arc<dyn Step>>)> {
+        let (inputs, _) = self.inputs_of(units);
+        let steps = inputs.into_iter().map(|(unit, input)| {
+            let setting = self.new_setting(self.overrides(&unit, options), "none");
+            let setting = self.setting_input(setting);
+            let steps = self.steps_of(input, setting).into_iter().flatten();
+            (unit, steps.collect())
+        });
+        steps.collect()
+    }
+
+    /// Without a store nothing is planned.
+    fn prepare_units(
+        &mut self,
+        units: Vec<Unit>,
+        options: &RunOptions,
+        store: Option<&Store>,
+        isolation: &'static str,
+    ) -> Result<(Vec<Prepared>, Vec<Diagnostic>), SessionError> {
+        let mut faults = self.faults.clone();
+        let (inputs, unread) = self.inputs_of(units);
+        faults.extend(unread);
         faults.extend(self.folder_faults());
         self.look_together(&inputs, options, isolation, store.is_some());
         let mut prepared = Vec::new();
@@ -235,8 +210,7 @@ impl Session {
         let mut tools: Option<BTreeMap<String, String>> = None;
         for (unit, input) in inputs {
             let overrides = self.overrides(&unit, options);
-            let digest = self.setting_digest(&overrides, isolation);
-            let mut setting = self.new_setting(overrides, isolation);
+            let mut setting = self.new_setting(overrides.clone(), isolation);
             setting.tools = tools.clone().unwrap_or_default();
             let mut handle = self.setting_input(setting.clone());
             let needs_tools = tools.is_none()
@@ -264,44 +238,23 @@ impl Session {
             let bad = !errors.is_empty();
             faults.extend(errors);
             faults.extend(task_faults.unwrap_or_default());
-            warnings.extend(mild.iter().cloned());
-            if bad {
-                continue;
-            }
-            let Some(store) = store else {
-                self.warnings.extend(mild);
+            warnings.extend(mild);
+            let Some(store) = store.filter(|_| !bad) else {
                 continue;
             };
+            let digest = self.setting_digest(&overrides, isolation);
             match self.prepare_one(unit, input, handle, options, store, digest) {
-                Ok(mut one) => {
-                    one.warnings = mild;
-                    prepared.push(one);
-                }
+                Ok(one) => prepared.push(one),
                 Err(SessionError::Faults(more)) => faults.extend(more),
                 Err(other) => return Err(other),
             }
         }
-        if faults.iter().any(Diagnostic::is_error) {
-            faults.extend(warnings);
-            crate::diagnostic::sort(&mut faults);
-            return Err(SessionError::Faults(faults));
-        }
-        self.warnings.extend(faults);
-        Ok(prepared)
-    }
-
-    fn new_setting(&self, overrides: Overrides, isolation: &'static str) -> Setting {
-        let variables = self.deciding_names().into_iter();
-        let variables = variables.map(|name| {
-            let value = self.system.variable(&name);
-            (name, value)
-        });
-        Setting {
-            overrides,
-            config: self.config.clone(),
-            isolation,
-            tools: BTreeMap::new(),
-            variables: variables.collect(),
+        let has_errors = faults.iter().any(Diagnostic::is_error);
+        faults.extend(warnings);
+        crate::diagnostic::sort(&mut faults);
+        match has_errors {
+            true => Err(SessionError::Faults(faults)),
+            false => Ok((prepared, faults)),
         }
     }
 
@@ -429,16 +382,7 @@ impl Session {
             if let Some(deploys) = step.deploys() {
                 self.hash_locks(unit.folder, &deploys, &mut stamps)?;
                 let folder = self.load_folder(unit.folder).folder.clone();
-                let found = match &deploys {
-                    Deploys::Env { env_id } => folder.env(env_id).map(|found| ("envs", found)),
-                    Deploys::Agent {
-                        agent_name,
-                        agent_id,
-                        ..
-                    } => folder
-                        .agent(agent_id.as_ref().unwrap_or(agent_name))
-                        .map(|found| ("agents", found)),
-                };
+                let found = definition_of(&folder, &deploys);
                 if let Some((kind, found)) = found {
                     read_us = read_us.min(self.system.now_us());
                     self.watch(&found.files, &found.folder, &mut stamps, &mut folders);
@@ -490,7 +434,6 @@ impl Session {
             stamps: Arc::new(stamps),
             sample: unit.sample,
         };
-        let warnings = Vec::new();
         Ok(Prepared {
             unit,
             job,
@@ -498,7 +441,6 @@ impl Session {
             sources,
             read_us,
             setting: digest,
-            warnings,
         })
     }
 

@@ -65,14 +65,8 @@ impl Session {
             Err(SessionError::Faults(faults)) => return Ok(faults),
             Err(other) => return Err(other),
         };
-        let before = self.warnings.len();
         match self.check_units(units, options) {
-            Ok(()) => {
-                let mut found: Vec<Diagnostic> = self.warnings.drain(before..).collect();
-                crate::diagnostic::sort(&mut found);
-                Ok(found)
-            }
-            Err(SessionError::Faults(faults)) => Ok(faults),
+            Ok(faults) | Err(SessionError::Faults(faults)) => Ok(faults),
             Err(other) => Err(other),
         }
     }
@@ -90,7 +84,7 @@ impl Session {
     pub fn graph(&mut self, options: &RunOptions) -> Result<Vec<TaskGraph>, SessionError> {
         let units = self.select(options)?;
         let store = Store::new(None, false);
-        let prepared = self.prepare(units, options, &store, "none")?;
+        let (prepared, _) = self.prepare(units, options, &store, "none")?;
         Ok(prepared.iter().map(|one| task_graph(&one.job)).collect())
     }
 
@@ -102,7 +96,8 @@ impl Session {
         let id = self.new_run_id();
         let isolation = self.isolation(&id)?;
         let store = Store::new(self.cache.clone(), true);
-        self.prepare(units, options, &store, isolation)
+        let (prepared, _) = self.prepare(units, options, &store, isolation)?;
+        Ok(prepared)
     }
 
     /// Returns a new run id: the time to the microsecond, so that ids sort by it, and a random digit.
@@ -139,11 +134,7 @@ impl Session {
             .map(|(unit, _)| unit.clone())
             .collect();
         let any_to_look = !to_look.is_empty();
-        let mut prepared = self.prepare(to_look, options, &store, isolation)?;
-        let warnings: Vec<Diagnostic> = std::mem::take(&mut self.warnings)
-            .into_iter()
-            .chain(prepared.iter().flat_map(|one| one.warnings.clone()))
-            .collect();
+        let (mut prepared, warnings) = self.prepare(to_look, options, &store, isolation)?;
 
         tell(Told::Event(RunEvent::RunStarted {
             run: run.clone(),
@@ -292,7 +283,8 @@ impl Session {
         options: &RunOptions,
         isolation: &str,
     ) -> Vec<(Unit, Planned)> {
-        let plain = self.may_use_kept(options);
+        // What is at fault with the configuration is told together with all else.
+        let plain = self.may_use_kept(options) && self.refuse_faults().is_ok();
         let mut settings: HashMap<(SeedRow, u32), Digest> = HashMap::new();
         let mut looked = Vec::with_capacity(units.len());
         for unit in units {

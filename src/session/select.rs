@@ -83,7 +83,8 @@ impl Session {
         let mut seen = std::collections::HashSet::new();
         chosen.retain(|(at, name, _)| seen.insert((&roots[*at], name.clone())));
         if chosen.is_empty() {
-            let faults = self.folder_faults();
+            let mut faults = self.faults.clone();
+            faults.extend(self.folder_faults());
             if faults.iter().any(Diagnostic::is_error) {
                 return Err(SessionError::Faults(faults));
             }

@@ -97,6 +97,7 @@ impl LoneAgent {
 impl Session {
     /// Returns an agent of the first folder, where it is a scripted one.
     pub fn lone_agent(&mut self, name: &str) -> Result<LoneAgent, SessionError> {
+        self.refuse_faults()?;
         let loaded = self.load_folder(0);
         let is_error = loaded
             .faults

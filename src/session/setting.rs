@@ -7,18 +7,24 @@ use std::time::Duration;
 
 use aebuild_cache::{Cache, Durability as CacheDurability, Options};
 
+use super::load::Unit;
 use super::{RunOptions, Session, SessionError, SessionOptions};
+use crate::diagnostic::Diagnostic;
 use crate::digest::{Digest, Digester};
 use crate::json::Value;
-use crate::plan::{self, Database, FileMemo};
+use crate::plan::{self, Database, FileMemo, Setter as _, Setting, SettingInput};
 use crate::provider::local::{LocalSandboxes, Wanted};
 use crate::step::Registry;
 use crate::system::{FileKind, Stamp, System};
 use crate::task::config::{self, Config, Durability, Isolation};
+use crate::task::overrides::Overrides;
 use crate::task::{folder, model};
 
 /// The folder of aebuild's own files at the workspace root.
 pub const STATE_FOLDER: &str = ".aebuild";
+
+/// How many settings are kept apart.
+const MAX_SETTINGS: usize = 4;
 
 /// Where sandboxes look for programs.
 const SANDBOX_PATH: [&str; 6] = [
@@ -65,7 +71,17 @@ impl Session {
         registry: Registry,
         options: SessionOptions,
     ) -> Result<Session, SessionError> {
-        Self::open_located(system, registry, options, Vec::new())
+        let session = Self::open_located(system, registry, options, Vec::new())?;
+        session.refuse_faults()?;
+        Ok(session)
+    }
+
+    /// Returns what is at fault with the configuration, where that stops everything.
+    pub(super) fn refuse_faults(&self) -> Result<(), SessionError> {
+        match self.faults.iter().any(Diagnostic::is_error) {
+            true => Err(SessionError::Faults(self.faults.clone())),
+            false => Ok(()),
+        }
     }
 
     fn open_located(
@@ -74,17 +90,12 @@ impl Session {
         options: SessionOptions,
         located: Vec<folder::Located>,
     ) -> Result<Session, SessionError> {
-        let first = located
-            .first()
-            .map_or_else(|| PathBuf::from("."), |one| one.root.clone());
-        let first = system.canonical(&first).unwrap_or(first);
-        let (workspace, config, warnings, config_digest) =
-            read_config(system.as_ref(), &first, &options, &located)?;
+        let found = read_config(system.as_ref(), &options, &located)?;
         let mut session = Session {
             db: Database::new(registry),
             kept: super::kept::Kept::default(),
             memo: FileMemo::default(),
-            setting: None,
+            settings: Vec::new(),
             folders: BTreeMap::new(),
             cache: None,
             cache_error: None,
@@ -92,10 +103,10 @@ impl Session {
             registry,
             options,
             located,
-            workspace,
-            config,
-            config_digest,
-            warnings,
+            workspace: found.workspace,
+            config: found.config,
+            config_digest: found.digest,
+            faults: found.faults,
         };
         session.check_types()?;
         if !session.options.no_cache {
@@ -131,11 +142,6 @@ impl Session {
     /// Returns the configuration.
     pub fn config(&self) -> &Config {
         &self.config
-    }
-
-    /// Returns the warnings about the configuration.
-    pub fn warnings(&self) -> &[crate::diagnostic::Diagnostic] {
-        &self.warnings
     }
 
     /// Returns the cache.
@@ -184,7 +190,7 @@ impl Session {
         }
     }
 
-    fn cache_dir(&self) -> Option<PathBuf> {
+    pub(super) fn cache_dir(&self) -> Option<PathBuf> {
         let variable = |name| self.system.variable(name).filter(|value| !value.is_empty());
         let here = |path: PathBuf| match self.system.current_folder() {
             Ok(folder) => folder.join(path),
@@ -351,6 +357,84 @@ impl Session {
         }
         versions
     }
+
+    /// Returns what a unit's steps see of the run, without what only some steps need.
+    pub(super) fn overrides(&self, unit: &Unit, options: &RunOptions) -> Overrides {
+        Overrides {
+            seed: unit.seed.values.clone(),
+            user: options.user_overrides.clone(),
+            sample: unit.sample,
+        }
+    }
+
+    /// Returns the digest of all that a unit's results depend on besides its files.
+    pub(super) fn setting_digest(&self, overrides: &Overrides, isolation: &str) -> Digest {
+        let mut digester = Digester::new("setting");
+        digester
+            .text(env!("CARGO_PKG_VERSION"))
+            .digest(&self.config_digest)
+            .text(isolation);
+        for (key, value) in &overrides.seed {
+            digester.text(key).text(value);
+        }
+        digester.value(&crate::json::Value::Object(overrides.user.clone()));
+        digester.number(overrides.sample.into());
+        for step_type in self.registry.0 {
+            digester
+                .text(step_type.name)
+                .number(step_type.version.into());
+        }
+        for name in self.deciding_names() {
+            let value = self.system.variable(&name);
+            digester
+                .text(&name)
+                .maybe(value.map(|v| Digest::of_bytes(v.as_bytes())).as_ref());
+        }
+        for name in TOOLS {
+            // Another program may be another version, which is asked where a plan needs it.
+            let program = find_program(self.system.as_ref(), name);
+            digester.text(&format!("{name} {program:?}"));
+        }
+        digester.finish()
+    }
+
+    /// Returns the input of a setting. A check, a plan and a run take turns in a session that stays open; what follows from
+    /// the setting of one is not lost to the other.
+    pub(super) fn setting_input(&mut self, setting: Setting) -> SettingInput {
+        let same = |input: &SettingInput| **input.setting(&self.db) == setting;
+        if let Some(at) = self.settings.iter().position(same) {
+            let input = self.settings.remove(at);
+            self.settings.push(input);
+            return input;
+        }
+        let setting = Arc::new(setting);
+        let input = match self.settings.len() < MAX_SETTINGS {
+            true => SettingInput::at_rest(&self.db, setting),
+            false => {
+                let input = self.settings.remove(0);
+                input.set_setting(&mut self.db).to(setting);
+                input
+            }
+        };
+        self.settings.push(input);
+        input
+    }
+
+    /// Returns what a run is set to, but for the versions of tools.
+    pub(super) fn new_setting(&self, overrides: Overrides, isolation: &'static str) -> Setting {
+        let variables = self.deciding_names().into_iter();
+        let variables = variables.map(|name| {
+            let value = self.system.variable(&name);
+            (name, value)
+        });
+        Setting {
+            overrides,
+            config: self.config.clone(),
+            isolation,
+            tools: BTreeMap::new(),
+            variables: variables.collect(),
+        }
+    }
 }
 
 /// The programs whose versions are in keys.
@@ -368,28 +452,43 @@ pub(super) fn find_program(system: &dyn System, name: &str) -> Option<(PathBuf, 
         })
 }
 
-type Configured = (PathBuf, Config, Vec<crate::diagnostic::Diagnostic>, Digest);
+/// What holds for a workspace.
+pub(super) struct Configured {
+    pub(super) workspace: PathBuf,
+    pub(super) config: Config,
+    pub(super) faults: Vec<Diagnostic>,
+    pub(super) digest: Digest,
+}
 
-fn read_config(
+/// Finds out which workspace what was named is in, and what its configuration says.
+pub(super) fn read_config(
     system: &dyn System,
-    first: &Path,
     options: &SessionOptions,
     located: &[folder::Located],
 ) -> Result<Configured, SessionError> {
+    let first = located
+        .first()
+        .map_or_else(|| PathBuf::from("."), |one| one.root.clone());
+    let first = system.canonical(&first).unwrap_or(first);
     let mut digester = Digester::new("config");
-    let Some(path) = config::find(system, first) else {
+    let Some(path) = config::find(system, &first) else {
         let named = match &options.paths[..] {
             [one] if located.len() > 1 => system.canonical(one).ok(),
             _ => None,
         };
-        let named = named.unwrap_or_else(|| first.to_path_buf());
+        let named = named.unwrap_or(first);
         // Runs belong to where the user works, if that holds what was named.
         let here = system
             .current_folder()
             .and_then(|here| system.canonical(&here))
             .ok();
         let workspace = here.filter(|here| named.starts_with(here)).unwrap_or(named);
-        return Ok((workspace, Config::default(), Vec::new(), digester.finish()));
+        return Ok(Configured {
+            workspace,
+            config: Config::default(),
+            faults: Vec::new(),
+            digest: digester.finish(),
+        });
     };
     let shown = path
         .file_name()
@@ -402,9 +501,11 @@ fn read_config(
     let (source, mut faults) = crate::diagnostic::Source::from_bytes(&shown, &bytes);
     let (config, more) = config::read(&source);
     faults.extend(more);
-    if faults.iter().any(crate::diagnostic::Diagnostic::is_error) {
-        return Err(SessionError::Faults(faults));
-    }
     let workspace = path.parent().unwrap_or(Path::new("/")).to_path_buf();
-    Ok((workspace, config, faults, digester.finish()))
+    Ok(Configured {
+        workspace,
+        config,
+        faults,
+        digest: digester.finish(),
+    })
 }

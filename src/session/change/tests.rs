@@ -109,9 +109,8 @@ fn what_is_equal_after_all_is_no_change() {
         world.write("/w/tasks/t0.json", &task("box")),
         Changed::default()
     );
-    assert_eq!(
+    assert!(
         world.write("/w/artifacts/notes/b.txt", "").anything,
-        true,
         "another file is in the artifact"
     );
     assert_eq!(world.tell("/w/artifacts"), Changed::default());

@@ -18,12 +18,14 @@ mod stop;
 mod store;
 mod telling;
 mod turns;
+mod warm;
 mod world;
 
 pub use live::{LiveSettings, Provisioner};
 pub use result::scores;
 use stop::is_failure;
 pub use store::{FAILURE, Store, TRACE, Verdicts};
+pub use warm::RunningTask;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;

@@ -5,6 +5,7 @@
 
 mod change;
 mod explain;
+mod held;
 mod kept;
 mod load;
 mod part;
@@ -98,6 +99,8 @@ pub struct RunOptions {
     pub jobs: Option<usize>,
     /// Whether live things stay up after the run until the caller ends them.
     pub keep: bool,
+    /// Whether live things wait for the next run of the session, which finds them as they are.
+    pub warm: bool,
     /// Whether the final contexts are wanted, which a run that changes nothing need not make.
     pub contexts: bool,
 }
@@ -135,13 +138,13 @@ pub struct RunSummary {
     pub warnings: Vec<Diagnostic>,
     /// Live things that were left up, as text lines.
     pub left_up: Vec<String>,
-    held: Option<run::Held>,
+    held: Option<held::Held>,
 }
 
 impl RunSummary {
     /// Ends the live things that were left up.
     pub fn release(&mut self) -> Result<(), String> {
-        self.held.take().map_or(Ok(()), run::Held::release)
+        self.held.take().map_or(Ok(()), held::Held::release)
     }
 }
 
@@ -241,11 +244,16 @@ pub struct Session {
     /// What was asked with lately, the oldest first.
     settings: Vec<SettingInput>,
     folders: BTreeMap<usize, load::Loaded>,
+    /// What the last run left for the next.
+    warm: Option<held::Held>,
 }
 
 impl Drop for Session {
-    /// Leaves the planner's memory to the end of the process: taking it apart costs nearly as much as building it.
+    /// Ends what is up, and leaves the planner's memory to the end of the process: taking it apart costs nearly as much as
+    /// building it.
     fn drop(&mut self) {
+        // Who wants to know whether it ended well ends it before.
+        let _ = self.end_warm();
         std::mem::forget(self.db.clone());
     }
 }

@@ -21,7 +21,7 @@ use crate::graph::StepIx;
 use crate::model::Exchange;
 use crate::rebuild::Log;
 use crate::record::Redactor;
-use crate::resource::ResourceKind;
+use crate::resource::{Provision, ResourceKind};
 use crate::schedule::{Ended, Need};
 use crate::step::sandbox::Sandbox;
 use crate::step::{Services, StepCx, StepError};
@@ -79,6 +79,7 @@ impl StepRun {
         let mut lost = None;
         for need in &self.needs {
             let (plan, name) = (&self.job.plan, need.resource.name.clone());
+            let is_warm = self.provisioner.is_at(self.task, need).await;
             let provided = match need.resource.kind {
                 ResourceKind::Sandbox => {
                     let sandbox = self.provisioner.provide(self.task, plan, self.step, need);
@@ -115,6 +116,10 @@ impl StepRun {
             match provided {
                 // One without a sandbox is made by the step that asks it.
                 Ok(()) if is_agent_alone(need, &agents) => {}
+                Ok(()) if is_warm => told(Moment::Provisioned(Need {
+                    how: Provision::Reuse,
+                    ..need.clone()
+                })),
                 Ok(()) => told(Moment::Provisioned(need.clone())),
                 Err(ProvisionError::Lost(why)) => {
                     if let Some(why) = why {

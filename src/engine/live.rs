@@ -14,6 +14,7 @@ use super::live_env::EnvSlot;
 use super::live_folder::{Secrets, Taking};
 use super::store::{blob_of, version_of};
 use super::turns::Turns;
+use super::warm::{Parked, RunningTask};
 use crate::context::Place;
 use crate::digest::Digester;
 use crate::gateway::{EnvHandle, Gateway};
@@ -29,11 +30,11 @@ use crate::step::sandbox::Sandbox;
 use crate::system::{System, locked};
 
 /// Where and how live things are made.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LiveSettings {
     /// The folder of live things; each run has its own below it.
     pub folder: PathBuf,
-    /// The run's id.
+    /// The id of the run; where live things outlast it, of the first.
     pub run: String,
     /// How sandboxes are walled off.
     pub wanted: Wanted,
@@ -71,15 +72,15 @@ pub(super) struct Settled {
     pub(super) notice: Option<String>,
 }
 
-struct LiveSandbox {
-    sandbox: Arc<LocalSandbox>,
-    version: Version,
+pub(super) struct LiveSandbox {
+    pub(super) sandbox: Arc<LocalSandbox>,
+    pub(super) version: Version,
     tree: BlobRef,
     memo: StatMemo,
     secrets: Secrets,
 }
 
-type Slot = Arc<AsyncMutex<Option<LiveSandbox>>>;
+pub(super) type Slot = Arc<AsyncMutex<Option<LiveSandbox>>>;
 
 /// A live thing that was left up.
 #[derive(Clone, Debug)]
@@ -99,7 +100,7 @@ pub struct Provisioner {
     run_folder: OnceCell<Result<Arc<RunFolder>, String>>,
     sandboxes: OnceCell<Result<LocalSandboxes, String>>,
     pub(super) docker: OnceCell<Result<Docker, String>>,
-    slots: Mutex<HashMap<(usize, ResourceId), Slot>>,
+    pub(super) slots: Mutex<HashMap<(usize, ResourceId), Slot>>,
     pub(super) envs: Mutex<HashMap<(usize, ResourceId), EnvSlot>>,
     /// Agents that are reached over A2A, by task and name.
     pub(super) agents: Mutex<HashMap<(usize, String), AgentSlot>>,
@@ -111,6 +112,12 @@ pub struct Provisioner {
     pub(super) remembering: Mutex<HashSet<(usize, String)>>,
     /// Handles of envs that stay up after the run.
     pub(super) kept_up: Mutex<Vec<EnvHandle>>,
+    /// The id of the run that goes on.
+    pub(super) current: Mutex<String>,
+    /// The tasks of the run that goes on.
+    pub(super) tasks: Mutex<Vec<RunningTask>>,
+    /// Live things of tasks that the run does not look at.
+    pub(super) parked: Mutex<Vec<Parked>>,
     /// How many envs were made.
     pub(super) made: AtomicU64,
     /// How often a state could not be taken.
@@ -135,14 +142,17 @@ impl Provisioner {
             turns: Arc::default(),
             remembering: Mutex::default(),
             kept_up: Mutex::default(),
+            current: Mutex::default(),
+            tasks: Mutex::default(),
+            parked: Mutex::default(),
             made: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
         }
     }
 
-    /// Returns the run's id.
-    pub(super) fn run_id(&self) -> &str {
-        &self.settings.run
+    /// Returns the id of the run that goes on.
+    pub(super) fn run_id(&self) -> String {
+        locked(&self.current).clone()
     }
 
     /// Returns the folder of aebuild's own files.
@@ -154,6 +164,16 @@ impl Provisioner {
     /// Returns the folder of what the run needs while it lives.
     pub(super) fn run_folder(&self) -> PathBuf {
         self.settings.folder.join(&self.settings.run)
+    }
+
+    /// Returns whether it makes live things as these settings say, whatever the run.
+    pub fn is_set_to(&self, settings: &LiveSettings) -> bool {
+        let run = self.settings.run.clone();
+        self.settings
+            == LiveSettings {
+                run,
+                ..settings.clone()
+            }
     }
 
     /// Returns what the user should be told about how live things are walled off.
@@ -494,6 +514,7 @@ impl Provisioner {
     pub async fn close(&self) -> Result<(), String> {
         self.end_agents(None).await;
         self.end_envs(None).await;
+        self.end_parked().await;
         let no_container = match self.docker.get() {
             Some(Ok(docker)) => docker.close().await,
             _ => Ok(()),

@@ -75,7 +75,7 @@ impl World {
     pub(super) async fn ask(&self, text: &str, choices: &[&str]) -> Result<String, StepError> {
         let question = desk::Question {
             id: String::new(),
-            run: self.provisioner.run_id().to_owned(),
+            run: self.provisioner.run_id(),
             task: self.job.shown.clone(),
             step: self.job.plan.steps[self.step.at()].id.to_string(),
             text: self.redactor.text(text).into_owned(),

@@ -387,6 +387,11 @@ impl LocalSandbox {
         self.activity.settled().await;
     }
 
+    /// Returns whether something that a command left behind still runs.
+    pub fn is_busy(&self) -> bool {
+        !self.marked(0).find().is_empty()
+    }
+
     /// Returns what a user should be told about the isolation, if anything.
     pub fn notice(&self) -> Option<&str> {
         self.wall.is_none().then_some(NOTICE)

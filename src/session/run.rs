@@ -6,6 +6,7 @@ use std::sync::Arc;
 use aebuild_cache::BlobRef;
 use tokio::sync::watch;
 
+use super::held::Held;
 use super::kept::KeptTask;
 use super::load::{Prepared, Unit};
 use super::{
@@ -15,9 +16,7 @@ use super::{
 use crate::context::{Entry, Place, fold_to_json};
 use crate::diagnostic::Diagnostic;
 use crate::digest::Digest;
-use crate::engine::{
-    Dispatcher, EngineSettings, Provisioner, Store, TaskJob, TaskResult, Told, Wish,
-};
+use crate::engine::{Dispatcher, EngineSettings, Store, TaskJob, TaskResult, Told, Wish};
 use crate::event::{Outcome, RunEvent, Tally};
 use crate::graph::Edges;
 use crate::json::{Value, json};
@@ -25,29 +24,6 @@ use crate::record::Redactor;
 use crate::schedule::Forecasted;
 use crate::system::disk;
 use crate::task::config::Isolation;
-
-/// What holds live things up after a run.
-pub(super) struct Held {
-    runtime: tokio::runtime::Runtime,
-    provisioner: Arc<Provisioner>,
-}
-
-impl Held {
-    /// Ends what is up.
-    pub(super) fn release(self) -> Result<(), String> {
-        self.runtime.block_on(self.provisioner.close())
-    }
-}
-
-/// Makes the runtime of a run.
-pub(super) fn runtime() -> Result<tokio::runtime::Runtime, SessionError> {
-    let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(cores.clamp(2, 8))
-        .enable_all()
-        .build()
-        .map_err(|error| SessionError::World(format!("no runtime could be made: {error}")))
-}
 
 enum Planned {
     Unchanged(Box<KeptTask>),
@@ -165,13 +141,14 @@ impl Session {
         let mut results = Vec::new();
         let mut cancelled = false;
         if any_to_look {
-            let live = self.live_settings(&run, options.keep);
-            let provisioner = Arc::new(Provisioner::new(
-                live,
-                self.cache.clone(),
-                self.system.clone(),
-            ));
-            let runtime = runtime()?;
+            let tasks = jobs
+                .iter()
+                .map(|job: &TaskJob| (job.shown.clone(), job.plan.clone()));
+            let Held {
+                runtime,
+                provisioner,
+            } = self.held(&run, options, tell)?;
+            runtime.block_on(provisioner.begin(&run, tasks.collect()));
             let settings = self.engine_settings(&run, options);
             (results, cancelled) = runtime.block_on(async {
                 let mut dispatcher = Dispatcher::new(
@@ -197,7 +174,12 @@ impl Session {
             if let Some(text) = self.collect_garbage() {
                 tell(Told::Event(RunEvent::Notice { text }));
             }
-            if options.keep && !cancelled {
+            if options.warm && !cancelled {
+                self.warm = Some(Held {
+                    runtime,
+                    provisioner,
+                });
+            } else if options.keep && !cancelled {
                 let up = runtime.block_on(provisioner.left_up());
                 left_up.extend(up.iter().map(|one| format!("{}: {}", one.resource, one.at)));
                 held = Some(Held {

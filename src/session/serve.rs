@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::SessionError;
-use super::run::runtime;
+use super::held::runtime;
 use crate::gateway::{Caller, Gate, GateSettings, Gateway, Keeper, Recorder};
 use crate::provider::builtin;
 use crate::step::env::DEFAULT_ROLE;

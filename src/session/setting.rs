@@ -97,6 +97,7 @@ impl Session {
             memo: FileMemo::default(),
             settings: Vec::new(),
             folders: BTreeMap::new(),
+            warm: None,
             cache: None,
             cache_error: None,
             system,
@@ -319,7 +320,7 @@ impl Session {
             crate::step::sandbox::Isolation::Bubblewrap => "bubblewrap",
             _ => "none",
         };
-        let closed = super::run::runtime()?.block_on(made.close());
+        let closed = super::held::runtime()?.block_on(made.close());
         closed.map_err(|error| SessionError::World(error.to_string()))?;
         // What is left of it is an empty folder in the way of nobody.
         let _ = crate::system::disk::remove_dir_all(&temp);

@@ -9,6 +9,7 @@ mod keys;
 mod ladder;
 mod secrets;
 mod together;
+mod warm;
 
 use std::fs;
 use std::path::Path;
@@ -156,21 +157,24 @@ impl World {
         command
     }
 
-    /// Returns how many processes of the env there are.
-    pub fn processes(&self) -> usize {
+    /// Returns the ids of the processes of the env.
+    pub fn processes(&self) -> Vec<i32> {
         let mark = self.mark();
-        let lines = fs::read_dir("/proc").unwrap().flatten();
-        let lines = lines.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
-        let words = |line: Vec<u8>| {
-            line.split(|byte| *byte == 0)
-                .any(|word| word == mark.as_bytes())
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        let has_mark = |entry: &fs::DirEntry| {
+            let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let mut words = words.split(|byte| *byte == 0);
+            words.any(|word| word == mark.as_bytes())
         };
-        lines.filter(|line| words(line.clone())).count()
+        let ids = all
+            .filter(has_mark)
+            .map(|entry| entry.file_name().to_string_lossy().parse());
+        ids.collect::<Result<_, _>>().unwrap()
     }
 
     #[track_caller]
     pub fn nothing_is_left(&self) {
-        assert_eq!(self.processes(), 0, "processes of the env are left");
+        assert_eq!(self.processes(), [0; 0], "processes of the env are left");
         let live = fs::read_dir(self.story.path(".aebuild/live"))
             .into_iter()
             .flatten();

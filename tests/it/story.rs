@@ -94,11 +94,22 @@ impl Story {
     }
 
     pub fn run_with(&self, options: &RunOptions) -> Seen {
+        match self.session() {
+            Ok(mut session) => self.run_in(&mut session, options),
+            Err(error) => Seen {
+                events: Vec::new(),
+                logs: Vec::new(),
+                result: Err(error),
+            },
+        }
+    }
+
+    /// Runs in a session that is open.
+    pub fn run_in(&self, session: &mut Session, options: &RunOptions) -> Seen {
         let mut events = Vec::new();
         let mut logs = Vec::new();
-        let result = self.session().and_then(|mut session| {
-            let (_keep, wish) = tokio::sync::watch::channel(Wish::GoOn);
-            let reader = self.session()?;
+        let (_keep, wish) = tokio::sync::watch::channel(Wish::GoOn);
+        let result = self.session().and_then(|reader| {
             session.run(
                 options,
                 &mut |told| match told {

@@ -5,6 +5,7 @@
 
 mod artifact;
 mod definition;
+pub mod level;
 mod made_twice;
 mod names;
 mod observer;
@@ -14,7 +15,7 @@ mod teardown;
 
 use std::sync::Arc;
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::graph::{StepGraph, StepIx};
 use crate::json::Value;
 use crate::step::{Refusal, Step};
@@ -42,8 +43,8 @@ pub struct Checked<'a> {
 
 /// A rule: it finds one kind of fault.
 pub struct Rule {
-    /// The codes of what it finds.
-    pub codes: &'static [&'static str],
+    /// The codes of what it finds, and how bad each is unless `aebuild.toml` says otherwise.
+    pub codes: &'static [(&'static str, Severity)],
     /// What it is for.
     pub doc: &'static str,
     /// Looks for faults.
@@ -81,9 +82,10 @@ pub fn check(checked: &Checked<'_>) -> Vec<Diagnostic> {
                 checked.places.source().name
             );
             let code = next.code;
-            let fault = match next.is_error() {
-                true => Diagnostic::error(code, headline),
-                false => Diagnostic::warning(code, headline),
+            let fault = match next.severity {
+                Severity::Error => Diagnostic::error(code, headline),
+                Severity::Warning => Diagnostic::warning(code, headline),
+                Severity::Hint => Diagnostic::hint(code, headline),
             };
             found.push(match next.place() {
                 Some(label) => fault.primary(&label.source, label.span, "the next is here"),
@@ -92,6 +94,7 @@ pub fn check(checked: &Checked<'_>) -> Vec<Diagnostic> {
         }
         all.extend(found);
     }
+    level::apply(&checked.config.lint, &mut all);
     crate::diagnostic::sort(&mut all);
     all
 }

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use crate::check::level::codes;
 use crate::diagnostic::Diagnostic;
 use crate::digest::Digest;
 use crate::event::{Outcome, Score, Tally};

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::reach::Reach;
 use super::{Checked, Rule};
 use crate::context::Lookup;
-use crate::diagnostic::{Diagnostic, did_you_mean};
+use crate::diagnostic::{Diagnostic, Severity, did_you_mean};
 use crate::graph::StepIx;
 use crate::step::NameRef;
 use crate::task::DependsOn;
@@ -13,7 +13,10 @@ use crate::task::parse::names::has_placeholder;
 
 /// The rule.
 pub(super) const RULE: Rule = Rule {
-    codes: &["no-path-to-producer", "unknown-name"],
+    codes: &[
+        ("no-path-to-producer", Severity::Error),
+        ("unknown-name", Severity::Error),
+    ],
     doc: "A step finds a sandbox, env, agent, reply or verification by its name, and only what steps made that it waits \
           for. A name that nobody makes, or that is made elsewhere in the graph, would be missing when the step runs.",
     run,

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use super::reach::Reach;
 use super::{Checked, Rule};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::graph::StepIx;
 use crate::resource::{ResourceId, Touch};
 
 /// The rule.
 pub(super) const RULE: Rule = Rule {
-    codes: &["unordered-observer"],
+    codes: &[("unordered-observer", Severity::Warning)],
     doc: "A step that reads a resource sees one thing or another, depending on chance, when a step that changes the resource \
           is not ordered with it.",
     run,

@@ -4,20 +4,20 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::reach::Reach;
 use super::{Checked, Rule};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::graph::StepIx;
 use crate::resource::{ResourceId, Touch};
 
 /// The rule of targets.
 pub(super) const TARGET: Rule = Rule {
-    codes: &["retry-target-not-an-ancestor"],
+    codes: &[("retry-target-not-an-ancestor", Severity::Error)],
     doc: "A retry runs the named step and all that waits for it again. It helps only if the step that failed is among them.",
     run: target,
 };
 
 /// The rule of conflicts.
 pub(super) const CONFLICT: Rule = Rule {
-    codes: &["retry-span-conflict"],
+    codes: &[("retry-span-conflict", Severity::Warning)],
     doc: "A retry restores what its span changed. A step outside the span that changes the same thing at the same time \
           would lose its change, so the retry would be refused.",
     run: conflict,

@@ -191,6 +191,7 @@ pub fn checked(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Vec<
         folder: folder.as_ref(),
         config: &setting.setting(db).config,
     };
+    check::level::apply(&checked.config.lint, &mut faults);
     faults.extend(check::check(&checked));
     crate::diagnostic::sort(&mut faults);
     Arc::new(faults)

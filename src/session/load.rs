@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::part::apply_options;
 use super::setting::{TOOLS, find_program};
 use super::{RunOptions, SeedRow, Session, SessionError};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::digest::{Digest, Digester};
 use crate::engine::{Store, TaskJob};
 use crate::plan::{self, ArtifactInput, FolderInput, Setter, Setting, SettingInput, TaskInput};
@@ -230,6 +230,7 @@ impl Session {
         }
         faults.extend(self.folder_faults());
         self.look_together(&inputs, options, isolation, store.is_some());
+        crate::check::level::apply(&self.config.lint, &mut faults);
         let mut prepared = Vec::new();
         let mut warnings: Vec<Diagnostic> = Vec::new();
         let mut tools: Option<BTreeMap<String, String>> = None;
@@ -254,11 +255,15 @@ impl Session {
             }
             let found = plan::checked(&self.db, input, handle).clone();
             let looked = self.inspect(unit.folder, input, handle);
-            let (errors, mild): (Vec<_>, Vec<_>) = found
+            let (errors, mut mild): (Vec<_>, Vec<_>) = found
                 .iter()
                 .cloned()
                 .chain(looked)
                 .partition(Diagnostic::is_error);
+            if store.is_some() {
+                // Who runs a task has no use for how it could be said better.
+                mild.retain(|fault| fault.severity != Severity::Hint);
+            }
             let loaded = self.load_folder(unit.folder);
             let task_faults = loaded.tasks.get(&unit.name).map(|task| task.faults.clone());
             let bad = !errors.is_empty();

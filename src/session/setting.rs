@@ -402,6 +402,7 @@ fn read_config(
     let (source, mut faults) = crate::diagnostic::Source::from_bytes(&shown, &bytes);
     let (config, more) = config::read(&source);
     faults.extend(more);
+    faults.extend(crate::check::level::faults(&source, &config.lint));
     if faults.iter().any(crate::diagnostic::Diagnostic::is_error) {
         return Err(SessionError::Faults(faults));
     }

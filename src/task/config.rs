@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::model;
 use super::parse::{hide, toml};
-use crate::diagnostic::{Diagnostic, Source};
+use crate::diagnostic::{Diagnostic, Severity, Source};
 use crate::json::{Node, Value};
 use crate::system::{FileKind, System};
 use crate::task::Determinism;
@@ -35,6 +35,8 @@ pub struct Config {
     pub score: ScoreConfig,
     /// Which steps are taken to give the same result again.
     pub determinism: DeterminismConfig,
+    /// For each code of `[lint]`, how much it counts.
+    pub lint: BTreeMap<String, Level>,
     /// Packages that verifiers in Python find.
     pub python_packages: Vec<String>,
     /// For each env of `[envs.<name>]`, what is said of it.
@@ -139,6 +141,32 @@ impl DeterminismConfig {
             .get(&format!("{task}/{step}"))
             .or_else(|| self.steps.get(step));
         own.or_else(|| self.types.get(kind)).copied()
+    }
+}
+
+/// How much the faults of a code count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// They are not told.
+    Off,
+    /// They are told as this.
+    At(Severity),
+}
+
+impl Level {
+    /// Every level by its name, the mildest first.
+    pub const NAMES: [(&str, Level); 4] = [
+        ("off", Level::Off),
+        ("hint", Level::At(Severity::Hint)),
+        ("warning", Level::At(Severity::Warning)),
+        ("error", Level::At(Severity::Error)),
+    ];
+
+    /// Returns the level of this name.
+    pub fn named(name: &str) -> Option<Level> {
+        let mut all = Level::NAMES.iter();
+        all.find(|(other, _)| *other == name)
+            .map(|(_, level)| *level)
     }
 }
 
@@ -247,6 +275,7 @@ pub fn read(source: &Source) -> (Config, Vec<Diagnostic>) {
         &mut config.retry.max_backoff_seconds,
     );
     config.score.min = at("score", "min").and_then(Node::as_f64);
+    config.lint = levels(root.get("lint"));
     config.determinism.types = determinism(at("determinism", "types"));
     config.determinism.steps = determinism(at("determinism", "steps"));
     let packages = at("python", "packages").and_then(Node::as_array);
@@ -284,6 +313,23 @@ fn passwords(root: &Node, source: &Source) -> Vec<Diagnostic> {
             .help("put the key into an environment variable, name that with `key_variable`, and delete what stands before `@`");
         Some(fault)
     });
+    each.collect()
+}
+
+/// Returns the codes of `[lint]`, and where each is written.
+pub fn lint_places(source: &Source) -> Vec<(String, crate::json::Span)> {
+    let (root, _) = toml::parse(source);
+    let members = root.get("lint").and_then(Node::as_object);
+    let each = members.unwrap_or_default().iter();
+    each.map(|member| (member.key.clone(), member.key_span))
+        .collect()
+}
+
+fn levels(table: Option<&Node>) -> BTreeMap<String, Level> {
+    let members = table.and_then(Node::as_object).unwrap_or_default();
+    let each = members
+        .iter()
+        .filter_map(|member| Some((member.key.clone(), Level::named(member.value.as_str()?)?)));
     each.collect()
 }
 
@@ -353,6 +399,9 @@ mod tests {
             [determinism.steps]
             "t/a" = "volatile"
             b = "pure"
+            [lint]
+            made-up = "off"
+            unordered-observer = "error"
             [python]
             packages = ["mcp<2"]
             [envs.email]
@@ -408,6 +457,12 @@ mod tests {
                         "b": Pure,
                         "t/a": Volatile,
                     },
+                },
+                lint: {
+                    "made-up": Off,
+                    "unordered-observer": At(
+                        Error,
+                    ),
                 },
                 python_packages: [
                     "mcp<2",

@@ -309,7 +309,7 @@ fn codes() -> BTreeSet<String> {
         aebuild::check::RULES
             .iter()
             .flat_map(|rule| rule.codes)
-            .map(|code| (*code).to_owned()),
+            .map(|(code, _)| (*code).to_owned()),
     );
     codes
 }

@@ -1,23 +1,31 @@
 //! Checks what steps say of each other and of their folder, before anything runs.
 //!
-//! One rule is one file, and its words stand next to it. A rule sees steps that were built; of a step that could not be
-//! built only the fields are known, so nothing is said that depends on it.
+//! One rule is one file, and its words stand next to it. A rule sees steps that were built, and of others what could be
+//! read of them, so that all faults of a file are told at once. Nothing is said that hangs on what could not be read.
 
+mod after_teardown;
 mod artifact;
+mod conversation;
 mod definition;
+mod edges;
 pub mod level;
 mod made_twice;
 mod names;
 mod observer;
+pub mod partial;
 mod reach;
 mod retry;
 mod teardown;
+mod together;
+mod unneeded_edge;
+mod unused_deployment;
 
 use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::graph::{StepGraph, StepIx};
 use crate::json::Value;
+use crate::resource::{ResourceId, Touch};
 use crate::step::{Refusal, Step};
 use crate::task::Task;
 use crate::task::config::Config;
@@ -33,8 +41,14 @@ pub struct Checked<'a> {
     pub places: &'a Places,
     /// The order of its steps.
     pub graph: &'a StepGraph,
-    /// Its steps, `None` where one could not be built.
+    /// Its steps, `None` where too little of one could be read.
     pub steps: &'a [Option<Arc<dyn Step>>],
+    /// For each step, whether it is not known whole.
+    pub is_partial: &'a [bool],
+    /// For each step, what it touches, and what it touches through the agents that it prompts.
+    pub touches: &'a [Vec<(ResourceId, Touch)>],
+    /// Whether the file has an error, so that nothing mild is said of it.
+    pub has_errors: bool,
     /// The folder that it is in.
     pub folder: &'a TaskFolder,
     /// What `aebuild.toml` says.
@@ -51,6 +65,13 @@ pub struct Rule {
     pub run: fn(&Checked<'_>, &mut Vec<Diagnostic>),
 }
 
+impl Rule {
+    /// Returns whether all it finds are hints.
+    fn only_hints(&self) -> bool {
+        self.codes.iter().all(|(_, level)| *level == Severity::Hint)
+    }
+}
+
 /// Every rule.
 pub const RULES: &[Rule] = &[
     names::RULE,
@@ -61,6 +82,11 @@ pub const RULES: &[Rule] = &[
     retry::CONFLICT,
     observer::RULE,
     teardown::RULE,
+    after_teardown::RULE,
+    conversation::RULE,
+    together::RULE,
+    unneeded_edge::RULE,
+    unused_deployment::RULE,
 ];
 
 /// The most faults of one rule in one task; the others are counted.
@@ -68,9 +94,15 @@ const MAX_FAULTS: usize = 50;
 
 /// Applies every rule to a task.
 pub fn check(checked: &Checked<'_>) -> Vec<Diagnostic> {
-    let mut all = Vec::new();
-    for rule in RULES {
+    let mut all: Vec<Diagnostic> = Vec::new();
+    let (hints, others): (Vec<_>, Vec<_>) = RULES.iter().partition(|rule| rule.only_hints());
+    for rule in others.into_iter().chain(hints) {
         let mut found = Vec::new();
+        // How a task could be said better is of use once it says what is meant.
+        let is_early = checked.has_errors || !checked.is_whole();
+        if rule.only_hints() && (is_early || all.iter().any(Diagnostic::is_error)) {
+            continue;
+        }
         (rule.run)(checked, &mut found);
         crate::diagnostic::sort(&mut found);
         if found.len() > MAX_FAULTS {
@@ -125,24 +157,39 @@ impl<'a> Checked<'a> {
         self.task.steps[step.at()].id.as_str()
     }
 
-    /// Returns whether a step that could not be built has a text among its fields, so that it may make what is named so.
-    fn is_named_by_unbuilt(&self, name: &str) -> bool {
-        let steps = self.task.steps.iter().zip(self.steps);
-        let mut unbuilt = steps
-            .filter(|(_, step)| step.is_none())
-            .map(|(declared, _)| declared);
-        unbuilt.any(|step| {
-            step.id.as_str() == name || step.fields.values().any(|value| has_text(value, name))
+    /// Returns whether every step is known whole.
+    fn is_whole(&self) -> bool {
+        !self.is_partial.contains(&true)
+    }
+
+    /// Returns whether a step that is not known whole has a text among its fields, so that it may make what is named so.
+    ///
+    /// What it reads by that name, as far as it could be read, it does not make.
+    fn is_named_by_partial(&self, name: &str) -> bool {
+        let steps = self.task.steps.iter().zip(self.steps).zip(self.is_partial);
+        let mut partial = steps
+            .filter(|(_, is_partial)| **is_partial)
+            .map(|(step, _)| step);
+        partial.any(|(declared, step)| {
+            let is_read = || {
+                let reads = step.iter().flat_map(|step| step.reads());
+                reads
+                    .filter(|read| names::name_of(&read.lookup) == Some(name))
+                    .count()
+            };
+            let n = declared.fields.values().map(|value| texts(value, name));
+            declared.id.as_str() == name || n.sum::<usize>() > is_read()
         })
     }
 }
 
-fn has_text(value: &Value, name: &str) -> bool {
+/// Returns how often a text is in a value.
+fn texts(value: &Value, name: &str) -> usize {
     match value {
-        Value::String(text) => text == name,
-        Value::Array(items) => items.iter().any(|item| has_text(item, name)),
-        Value::Object(members) => members.values().any(|item| has_text(item, name)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => usize::from(text == name),
+        Value::Array(items) => items.iter().map(|item| texts(item, name)).sum(),
+        Value::Object(members) => members.values().map(|item| texts(item, name)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     }
 }
 

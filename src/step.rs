@@ -372,6 +372,10 @@ pub trait Step: Send + Sync + fmt::Debug {
     fn reads(&self) -> Vec<NameRef> {
         Vec::new()
     }
+    /// Returns whether [`Step::reads`] names all that the step looks up, and it touches nothing but what it says.
+    fn reads_are_all(&self) -> bool {
+        false
+    }
     /// Returns the names that the step makes.
     fn provides(&self) -> Vec<NameRef> {
         Vec::new()

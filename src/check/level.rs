@@ -145,10 +145,13 @@ mod tests {
                   help: delete it, and mend what the fault shows
             "#]],
         );
-        check("[lint]\nunordered-observer = \"loud\"\n", expect![[r#"
+        check(
+            "[lint]\nunordered-observer = \"loud\"\n",
+            expect![[r#"
             aebuild.toml:2:22: error[unknown-value]: `lint.unordered-observer` of `aebuild.toml` can't be `loud`
               help: write one of `off`, `hint`, `warning`, `error`
-        "#]]);
+        "#]],
+        );
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::reach::Reach;
-use super::{Checked, Rule};
+use super::{Checked, Rule, edges};
 use crate::context::Lookup;
-use crate::diagnostic::{Diagnostic, Severity, did_you_mean};
+use crate::diagnostic::{Diagnostic, Fix, Safety, Severity, did_you_mean};
 use crate::graph::StepIx;
 use crate::step::NameRef;
 use crate::task::DependsOn;
@@ -58,7 +58,16 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
             }
             match makers.first() {
                 Some(_) if has_doubtful_edges(checked, step, &ids) => {}
-                Some(maker) => faults.push(no_path(checked, step, &read, maker)),
+                Some(maker) => {
+                    let fix = edges::wait_for(checked, step, maker.step);
+                    // With one maker there is no doubt about what was meant.
+                    let safety = match makers.len() {
+                        1 => Safety::Sure,
+                        _ => Safety::Offered,
+                    };
+                    let fix = fix.map(|fix| Fix { safety, ..fix });
+                    faults.push(no_path(checked, step, &read, maker).fix(fix));
+                }
                 None => faults.extend(unknown(checked, step, &read, &made)),
             }
         }
@@ -137,7 +146,7 @@ fn unknown(
     made: &HashMap<Lookup, Vec<Made>>,
 ) -> Option<Diagnostic> {
     let name = name_of(&read.lookup)?;
-    if has_placeholder(name) || checked.is_named_by_unbuilt(name) {
+    if has_placeholder(name) || checked.is_named_by_partial(name) {
         return None;
     }
     let id = checked.id(step);

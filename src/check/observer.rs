@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::reach::Reach;
-use super::{Checked, Rule};
+use super::{Checked, Rule, edges};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::graph::StepIx;
 use crate::resource::{ResourceId, Touch};
@@ -21,9 +21,9 @@ const MAX_NEIGHBOURS: usize = 64;
 
 fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
     let mut touched: HashMap<ResourceId, (Vec<StepIx>, Vec<StepIx>)> = HashMap::new();
-    for (step, built) in checked.built() {
-        for (resource, touch) in built.touches() {
-            let (changes, observes) = touched.entry(resource).or_default();
+    for (step, touches) in checked.graph.steps().zip(checked.touches) {
+        for (resource, touch) in touches {
+            let (changes, observes) = touched.entry(resource.clone()).or_default();
             match touch {
                 Touch::Mutates | Touch::Retires => changes.push(step),
                 Touch::Observes | Touch::MayMutate => observes.push(step),
@@ -70,5 +70,10 @@ fn unordered(
         )
         .help(format!(
             "add {{\"task_step_id\": \"{first}\"}} to the `depends_on` of `{second}`"
+        ))
+        .fix(edges::wait_for(
+            checked,
+            observer.max(change),
+            observer.min(change),
         ))
 }

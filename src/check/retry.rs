@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::reach::Reach;
-use super::{Checked, Rule};
+use super::{Checked, Rule, edges};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::graph::StepIx;
 use crate::resource::{ResourceId, Touch};
@@ -81,7 +81,8 @@ fn target(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
         faults.push(
             Diagnostic::error("retry-target-not-an-ancestor", headline)
                 .primary(places.source(), span, "not among what it waits for")
-                .help(help),
+                .help(help)
+                .fix(edges::wait_for(checked, step, from)),
         );
     }
 }
@@ -95,10 +96,10 @@ fn conflict(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
         return;
     }
     let mut changes: BTreeMap<ResourceId, Vec<StepIx>> = BTreeMap::new();
-    for (step, built) in checked.built() {
-        for (resource, touch) in built.touches() {
+    for (step, touches) in checked.graph.steps().zip(checked.touches) {
+        for (resource, touch) in touches {
             if matches!(touch, Touch::Mutates | Touch::Creates | Touch::Retires) {
-                changes.entry(resource).or_default().push(step);
+                changes.entry(resource.clone()).or_default().push(step);
             }
         }
     }
@@ -172,5 +173,10 @@ fn overlap(
         )
         .help(format!(
             "add {{\"task_step_id\": \"{first}\"}} to the `depends_on` of `{second}`"
+        ))
+        .fix(edges::wait_for(
+            checked,
+            other.max(member),
+            other.min(member),
         ))
 }

@@ -232,11 +232,19 @@ fn judge(files: &[(&str, &str)]) -> Vec<Diagnostic> {
         let steps: Vec<Option<std::sync::Arc<dyn Step>>> =
             task.steps.iter().map(|step| build(step, &types)).collect();
         let graph = StepGraph::of(&task);
+        let is_partial: Vec<bool> = steps.iter().map(Option::is_none).collect();
+        let touches: Vec<_> = steps
+            .iter()
+            .map(|step| step.as_ref().map_or_else(Vec::new, |step| step.touches()))
+            .collect();
         let checked = Checked {
             task: &task,
             places: &places,
             graph: &graph,
             steps: &steps,
+            is_partial: &is_partial,
+            touches: &touches,
+            has_errors: faults.iter().any(Diagnostic::is_error),
             folder: &folder,
             config: &Default::default(),
         };

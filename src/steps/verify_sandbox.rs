@@ -518,6 +518,10 @@ impl Step for VerifySandbox {
         vec![self.room.read()]
     }
 
+    fn reads_are_all(&self) -> bool {
+        true
+    }
+
     fn provides(&self) -> Vec<NameRef> {
         vec![score::provides(&self.fields.verifier_id, &self.verifier_id)]
     }

@@ -15,11 +15,14 @@ mod observer;
 pub mod partial;
 mod reach;
 mod retry;
+pub mod secret;
 mod teardown;
 mod together;
 mod unneeded_edge;
 mod unused_deployment;
+pub mod unused_folder;
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, Severity};
@@ -84,6 +87,7 @@ pub const RULES: &[Rule] = &[
     teardown::RULE,
     after_teardown::RULE,
     conversation::RULE,
+    secret::RULE,
     together::RULE,
     unneeded_edge::RULE,
     unused_deployment::RULE,
@@ -162,34 +166,42 @@ impl<'a> Checked<'a> {
         !self.is_partial.contains(&true)
     }
 
-    /// Returns whether a step that is not known whole has a text among its fields, so that it may make what is named so.
-    ///
-    /// What it reads by that name, as far as it could be read, it does not make.
-    fn is_named_by_partial(&self, name: &str) -> bool {
+    /// Returns the texts among the fields of steps that are not known whole, any of which they may make by that name; what
+    /// they read by a name, as far as they could be read, they do not make.
+    fn partial_names(&self) -> HashSet<&'a str> {
+        let mut names = HashSet::new();
         let steps = self.task.steps.iter().zip(self.steps).zip(self.is_partial);
-        let mut partial = steps
-            .filter(|(_, is_partial)| **is_partial)
-            .map(|(step, _)| step);
-        partial.any(|(declared, step)| {
-            let is_read = || {
-                let reads = step.iter().flat_map(|step| step.reads());
-                reads
-                    .filter(|read| names::name_of(&read.lookup) == Some(name))
-                    .count()
-            };
-            let n = declared.fields.values().map(|value| texts(value, name));
-            declared.id.as_str() == name || n.sum::<usize>() > is_read()
-        })
+        for ((declared, step), _) in steps.filter(|(_, is_partial)| **is_partial) {
+            let mut counts: HashMap<&str, usize> = HashMap::new();
+            for value in declared.fields.values() {
+                count(value, &mut counts);
+            }
+            let reads = step.iter().flat_map(|step| step.reads());
+            for read in reads {
+                let read = names::name_of(&read.lookup).and_then(|name| counts.get_mut(name));
+                if let Some(n) = read {
+                    *n = n.saturating_sub(1);
+                }
+            }
+            names.insert(declared.id.as_str());
+            names.extend(
+                counts
+                    .iter()
+                    .filter(|(_, n)| **n > 0)
+                    .map(|(name, _)| *name),
+            );
+        }
+        names
     }
 }
 
-/// Returns how often a text is in a value.
-fn texts(value: &Value, name: &str) -> usize {
+/// Counts the texts in a value.
+fn count<'v>(value: &'v Value, all: &mut HashMap<&'v str, usize>) {
     match value {
-        Value::String(text) => usize::from(text == name),
-        Value::Array(items) => items.iter().map(|item| texts(item, name)).sum(),
-        Value::Object(members) => members.values().map(|item| texts(item, name)).sum(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => *all.entry(text).or_default() += 1,
+        Value::Array(items) => items.iter().for_each(|item| count(item, all)),
+        Value::Object(members) => members.values().for_each(|item| count(item, all)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

@@ -4,6 +4,7 @@
 //! never prints.
 
 mod explain;
+mod inspect;
 mod kept;
 mod load;
 mod part;
@@ -233,6 +234,7 @@ pub struct Session {
     cache_error: Option<String>,
     kept: kept::Kept,
     memo: FileMemo,
+    grammar: inspect::Grammar,
     db: Database,
     setting: Option<SettingInput>,
     folders: BTreeMap<usize, load::Loaded>,

@@ -392,6 +392,10 @@ pub trait Step: Send + Sync + fmt::Debug {
     fn tools(&self) -> &'static [&'static str] {
         &[]
     }
+    /// Returns the programs that the step starts by their names in a sandbox of its task, each with the field that says so.
+    fn programs(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
     /// Returns the environment variables of this machine that the step declares.
     fn variables(&self) -> Vec<String> {
         Vec::new()
@@ -417,6 +421,8 @@ pub struct Inspected {
     pub refusals: Vec<Refusal>,
     /// Faults of its files, each at its place there.
     pub faults: Vec<Diagnostic>,
+    /// The Python files of it that the step runs.
+    pub python: Vec<ContentFile>,
 }
 
 /// A refusal that the schema of the fields cannot express.

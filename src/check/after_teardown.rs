@@ -31,7 +31,9 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
         return;
     }
     for (step, touched) in touches() {
-        for (resource, _) in touched.iter().filter(|(_, touch)| !retires(*touch)) {
+        // That a name is made a second time is told by whoever looks at names.
+        let uses = |touch: Touch| !matches!(touch, Touch::Retires | Touch::Creates);
+        for (resource, _) in touched.iter().filter(|(_, touch)| uses(*touch)) {
             if let Some((_, users)) = ended.get_mut(resource) {
                 users.push(step);
             }

@@ -8,13 +8,16 @@ use super::RULES;
 use crate::diagnostic::{Diagnostic, Severity, Source, did_you_mean};
 use crate::task::config::{Level, lint_places};
 
-/// What reading finds that does not keep a task from running.
-const READING: &[&str] = &[
-    "confusable-id",
-    "files-differ-in-case",
-    "ids-differ-in-case",
-    "null-dependency",
-    "repeated-dependency",
+/// What no rule finds and does not keep a task from running.
+const MILD: &[(&str, Severity)] = &[
+    ("confusable-id", Severity::Warning),
+    ("files-differ-in-case", Severity::Warning),
+    ("ids-differ-in-case", Severity::Warning),
+    ("missing-program", Severity::Hint),
+    ("no-container-engine", Severity::Warning),
+    ("null-dependency", Severity::Warning),
+    ("repeated-dependency", Severity::Warning),
+    ("unused-folder", Severity::Hint),
 ];
 
 /// What no rule finds and keeps a task, or what it names, from being used.
@@ -27,10 +30,10 @@ const ERRORS: &str = "\
     link-outside lone-surrogate loose-file malformed-number mismatched-bracket missing-colon \
     missing-comma missing-field missing-file missing-key missing-value misspelt-literal more-faults \
     name-not-utf-8 names-collide nesting-too-deep network-policy-not-kept no-such-path not-a-file \
-    not-a-folder not-a-list not-a-task not-a-task-folder not-a-verifier not-an-object not-python \
+    not-a-folder not-a-list not-a-schema not-a-task not-a-task-folder not-a-verifier not-an-object not-python \
     not-supported-yet not-toml not-utf-8 number-bare-point number-leading-plus number-leading-zero \
     number-not-decimal number-not-exact number-not-finite number-out-of-range odd-quotes odd-whitespace \
-    out-of-range path-with-dots raw-control-character reserved-name retry-without-target \
+    out-of-range path-with-dots python-syntax raw-control-character reserved-name retry-without-target \
     second-document self-dependency single-quotes store-task too-many-files too-many-members \
     too-many-values trailing-comma trailing-text two-retry-targets unclosed-object unclosed-string \
     unexpected-character unfinished unknown-code unknown-dependency unknown-escape unknown-field \
@@ -41,10 +44,9 @@ const ERRORS: &str = "\
 /// Returns every code, with how bad its faults are where nothing else is said; each once, in no order.
 pub fn codes() -> impl Iterator<Item = (&'static str, Severity)> {
     let of_rules = RULES.iter().flat_map(|rule| rule.codes.iter().copied());
-    let of_reading = READING.iter().map(|code| (*code, Severity::Warning));
     let errors = ERRORS.split_ascii_whitespace();
     of_rules
-        .chain(of_reading)
+        .chain(MILD.iter().copied())
         .chain(errors.map(|code| (code, Severity::Error)))
 }
 

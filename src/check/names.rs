@@ -42,6 +42,7 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
         .iter()
         .map(|step| step.id.as_str())
         .collect();
+    let mut partial: Option<HashSet<&str>> = None;
     for (step, built) in checked.built() {
         let mut mine: Vec<Lookup> = Vec::new();
         for read in built.reads() {
@@ -68,7 +69,10 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
                     let fix = fix.map(|fix| Fix { safety, ..fix });
                     faults.push(no_path(checked, step, &read, maker).fix(fix));
                 }
-                None => faults.extend(unknown(checked, step, &read, &made)),
+                None => {
+                    let partial = partial.get_or_insert_with(|| checked.partial_names());
+                    faults.extend(unknown(checked, step, &read, &made, partial));
+                }
             }
         }
     }
@@ -144,9 +148,10 @@ fn unknown(
     step: StepIx,
     read: &NameRef,
     made: &HashMap<Lookup, Vec<Made>>,
+    partial: &HashSet<&str>,
 ) -> Option<Diagnostic> {
     let name = name_of(&read.lookup)?;
-    if has_placeholder(name) || checked.is_named_by_partial(name) {
+    if has_placeholder(name) || partial.contains(name) {
         return None;
     }
     let id = checked.id(step);

@@ -3,11 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use super::names::name_of;
-use super::{Checked, Rule};
+use super::{Checked, Rule, count};
 use crate::context::Lookup;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::graph::StepIx;
-use crate::json::Value;
 use crate::resource::{ResourceId, Touch};
 use crate::task::parse::names::has_placeholder;
 
@@ -19,6 +18,13 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
+    // A task that only deploys is not written to its end yet.
+    if checked
+        .built()
+        .all(|(_, step)| step.live_output("").is_some())
+    {
+        return;
+    }
     let mut read: HashSet<Lookup> = HashSet::new();
     let mut used: HashSet<&ResourceId> = HashSet::new();
     for (step, built) in checked.built() {
@@ -50,9 +56,10 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
             }
             // A field that no rule knows as a name may name it all the same.
             let texts = texts.get_or_insert_with(|| all_texts(checked));
-            let own = checked.task.steps[step.at()].fields.values();
-            let own: usize = own.map(|value| super::texts(value, name)).sum();
-            if texts.get(name).copied().unwrap_or(0) > own {
+            let mut own = HashMap::new();
+            let fields = checked.task.steps[step.at()].fields.values();
+            fields.for_each(|value| count(value, &mut own));
+            if texts.get(name) > own.get(name) {
                 continue;
             }
             let (places, id) = (checked.places, checked.id(step));
@@ -79,14 +86,6 @@ fn makes(checked: &Checked<'_>, step: StepIx) -> bool {
 }
 
 fn all_texts<'a>(checked: &Checked<'a>) -> HashMap<&'a str, usize> {
-    fn count<'a>(value: &'a Value, all: &mut HashMap<&'a str, usize>) {
-        match value {
-            Value::String(text) => *all.entry(text).or_default() += 1,
-            Value::Array(items) => items.iter().for_each(|item| count(item, all)),
-            Value::Object(members) => members.values().for_each(|item| count(item, all)),
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
-    }
     let mut all = HashMap::new();
     let steps = checked.task.steps.iter().zip(checked.touches);
     for (declared, touched) in steps {

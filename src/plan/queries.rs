@@ -211,6 +211,7 @@ pub fn checked(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Vec<
     };
     check::level::apply(&checked.config.lint, &mut faults);
     faults.extend(check::check(&checked));
+    check::secret::cover(parsed.places.source(), &mut faults);
     crate::diagnostic::sort(&mut faults);
     Arc::new(faults)
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::part::apply_options;
 use super::setting::{TOOLS, find_program};
 use super::{RunOptions, SeedRow, Session, SessionError};
+use crate::check::unused_folder::Used;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::digest::{Digest, Digester};
 use crate::engine::{Store, TaskJob};
@@ -234,6 +235,7 @@ impl Session {
         let mut prepared = Vec::new();
         let mut warnings: Vec<Diagnostic> = Vec::new();
         let mut tools: Option<BTreeMap<String, String>> = None;
+        let (mut used, mut programs) = (Used::default(), Vec::new());
         for (unit, input) in inputs {
             let overrides = self.overrides(&unit, options);
             let digest = self.setting_digest(&overrides, isolation);
@@ -254,16 +256,14 @@ impl Session {
                 handle = self.setting_input(setting);
             }
             let found = plan::checked(&self.db, input, handle).clone();
-            let looked = self.inspect(unit.folder, input, handle);
+            let looked = self.inspect(unit.folder, input, handle, &mut programs);
             let (errors, mut mild): (Vec<_>, Vec<_>) = found
                 .iter()
                 .cloned()
                 .chain(looked)
                 .partition(Diagnostic::is_error);
-            if store.is_some() {
-                // Who runs a task has no use for how it could be said better.
-                mild.retain(|fault| fault.severity != Severity::Hint);
-            }
+            // Who runs a task has no use for how it could be said better.
+            mild.retain(|fault| store.is_none() || fault.severity != Severity::Hint);
             let loaded = self.load_folder(unit.folder);
             let task_faults = loaded.tasks.get(&unit.name).map(|task| task.faults.clone());
             let bad = !errors.is_empty();
@@ -275,6 +275,9 @@ impl Session {
             }
             let Some(store) = store else {
                 self.warnings.extend(mild);
+                faults.extend(self.lacking(unit.folder, input, handle));
+                let steps = self.steps_of(input, handle);
+                used.add(&self.load_folder(unit.folder).folder, &unit.name, &steps);
                 continue;
             };
             match self.prepare_one(unit, input, handle, options, store, digest) {
@@ -286,8 +289,15 @@ impl Session {
                 Err(other) => return Err(other),
             }
         }
+        faults.extend(used.unused(&self.config.lint));
+        if store.is_none() {
+            // A run hears it from Python itself, and spends no time on it before.
+            faults.extend(self.grammar_faults(programs));
+        }
         if faults.iter().any(Diagnostic::is_error) {
             faults.extend(warnings);
+            // What could be said better is of use once it is clear what is said.
+            faults.retain(|fault| fault.severity != Severity::Hint);
             crate::diagnostic::sort(&mut faults);
             return Err(SessionError::Faults(faults));
         }
@@ -363,39 +373,6 @@ impl Session {
         let deployed = plan::deployed(&deploys, &loaded.folder, &self.config);
         let process = deployed.ok().and_then(|deployed| deployed.process());
         process.is_some_and(|run| run.uses_python())
-    }
-
-    /// Looks at the artifacts of the steps that can tell before the run what is wrong with them.
-    fn inspect(&self, at: usize, input: TaskInput, setting: SettingInput) -> Vec<Diagnostic> {
-        let mut faults: Vec<Diagnostic> = Vec::new();
-        let Some(loaded) = self.folders.get(&at) else {
-            return faults;
-        };
-        for (ix, step) in self.steps_of(input, setting).iter().enumerate() {
-            let Some(step) = step.as_ref().filter(|step| step.inspects()) else {
-                continue;
-            };
-            for artifact in step.artifacts() {
-                let Some(artifact) = loaded.folder.artifact(&artifact.name) else {
-                    continue;
-                };
-                let found = step.inspect(&plan::unhashed(artifact), &artifact.shown);
-                let refused = plan::refused(&self.db, input, setting, ix as u32, found.refusals);
-                for fault in found.faults.into_iter().chain(refused) {
-                    if !faults.contains(&fault) {
-                        faults.push(fault);
-                    }
-                }
-            }
-        }
-        faults
-    }
-
-    fn steps_of(&self, input: TaskInput, setting: SettingInput) -> Vec<Option<Arc<dyn Step>>> {
-        let n = plan::task(&self.db, input, setting).steps.len() as u32;
-        (0..n)
-            .map(|at| plan::built(&self.db, input, setting, at).step.clone())
-            .collect()
     }
 
     fn prepare_one(

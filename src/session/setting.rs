@@ -84,6 +84,7 @@ impl Session {
             db: Database::new(registry),
             kept: super::kept::Kept::default(),
             memo: FileMemo::default(),
+            grammar: super::inspect::Grammar::default(),
             setting: None,
             folders: BTreeMap::new(),
             cache: None,

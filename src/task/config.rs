@@ -4,18 +4,20 @@
 //! there.
 
 mod keys;
+mod level;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::model;
 use super::parse::{hide, toml};
-use crate::diagnostic::{Diagnostic, Severity, Source};
+use crate::diagnostic::{Diagnostic, Source};
 use crate::json::{Node, Value};
 use crate::system::{FileKind, System};
 use crate::task::Determinism;
 
 pub use keys::{KEYS, KeyDoc, KeyKind, schema as keys_schema};
+pub use level::{Level, lint_places};
 
 /// The name of the file.
 pub const FILE_NAME: &str = "aebuild.toml";
@@ -144,32 +146,6 @@ impl DeterminismConfig {
     }
 }
 
-/// How much the faults of a code count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// They are not told.
-    Off,
-    /// They are told as this.
-    At(Severity),
-}
-
-impl Level {
-    /// Every level by its name, the mildest first.
-    pub const NAMES: [(&str, Level); 4] = [
-        ("off", Level::Off),
-        ("hint", Level::At(Severity::Hint)),
-        ("warning", Level::At(Severity::Warning)),
-        ("error", Level::At(Severity::Error)),
-    ];
-
-    /// Returns the level of this name.
-    pub fn named(name: &str) -> Option<Level> {
-        let mut all = Level::NAMES.iter();
-        all.find(|(other, _)| *other == name)
-            .map(|(_, level)| *level)
-    }
-}
-
 impl Default for CacheConfig {
     fn default() -> Self {
         let durability = Durability::default();
@@ -275,7 +251,7 @@ pub fn read(source: &Source) -> (Config, Vec<Diagnostic>) {
         &mut config.retry.max_backoff_seconds,
     );
     config.score.min = at("score", "min").and_then(Node::as_f64);
-    config.lint = levels(root.get("lint"));
+    config.lint = level::levels(root.get("lint"));
     config.determinism.types = determinism(at("determinism", "types"));
     config.determinism.steps = determinism(at("determinism", "steps"));
     let packages = at("python", "packages").and_then(Node::as_array);
@@ -313,23 +289,6 @@ fn passwords(root: &Node, source: &Source) -> Vec<Diagnostic> {
             .help("put the key into an environment variable, name that with `key_variable`, and delete what stands before `@`");
         Some(fault)
     });
-    each.collect()
-}
-
-/// Returns the codes of `[lint]`, and where each is written.
-pub fn lint_places(source: &Source) -> Vec<(String, crate::json::Span)> {
-    let (root, _) = toml::parse(source);
-    let members = root.get("lint").and_then(Node::as_object);
-    let each = members.unwrap_or_default().iter();
-    each.map(|member| (member.key.clone(), member.key_span))
-        .collect()
-}
-
-fn levels(table: Option<&Node>) -> BTreeMap<String, Level> {
-    let members = table.and_then(Node::as_object).unwrap_or_default();
-    let each = members
-        .iter()
-        .filter_map(|member| Some((member.key.clone(), Level::named(member.value.as_str()?)?)));
     each.collect()
 }
 

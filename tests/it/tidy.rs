@@ -346,6 +346,32 @@ fn every_diagnostic_has_an_example_and_every_example_a_diagnostic() {
 }
 
 #[test]
+fn every_code_has_a_level() {
+    let leveled: BTreeSet<String> = aebuild::session::codes()
+        .map(|(code, _)| code.to_owned())
+        .collect();
+    let shown = files("tasks/errors", "README.md");
+    let shown: BTreeSet<String> = shown
+        .iter()
+        .filter_map(|page| {
+            page.strip_prefix("tasks/errors/")?
+                .strip_suffix("/README.md")
+        })
+        .map(str::to_owned)
+        .collect();
+    let missing = shown.difference(&leveled);
+    let unknown = leveled.difference(&shown);
+    none(
+        missing
+            .map(|code| format!("src/check/level.rs does not know `{code}`"))
+            .chain(
+                unknown
+                    .map(|code| format!("src/check/level.rs names `{code}`, which nothing shows")),
+            ),
+    );
+}
+
+#[test]
 fn every_page_of_the_book_is_in_its_summary() {
     let summary = std::fs::read_to_string(root().join("book/src/SUMMARY.md")).expect("it is there");
     let pages = files("book/src", ".md")

@@ -8,6 +8,8 @@ mod artifact;
 mod conversation;
 mod definition;
 mod edges;
+mod ends_nothing;
+mod executor;
 pub mod level;
 mod made_twice;
 mod names;
@@ -87,6 +89,8 @@ pub const RULES: &[Rule] = &[
     teardown::RULE,
     after_teardown::RULE,
     conversation::RULE,
+    ends_nothing::RULE,
+    executor::RULE,
     secret::RULE,
     together::RULE,
     unneeded_edge::RULE,

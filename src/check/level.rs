@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::RULES;
-use crate::diagnostic::{Diagnostic, Severity, Source, did_you_mean};
+use crate::diagnostic::{Diagnostic, Fix, Severity, Source, nearest};
 use crate::task::config::{Level, lint_places};
 
 /// What no rule finds and does not keep a task from running.
@@ -37,7 +37,7 @@ const ERRORS: &str = "\
     second-document self-dependency single-quotes store-task too-many-files too-many-members \
     too-many-values trailing-comma trailing-text two-retry-targets unclosed-object unclosed-string \
     unexpected-character unfinished unknown-code unknown-dependency unknown-escape unknown-field \
-    unknown-retry-target unknown-task unknown-type unknown-value unopened-bracket unquoted-key \
+    unknown-retry-target unknown-task unknown-tool unknown-type unknown-value unopened-bracket unquoted-key \
     unquoted-string unreadable variable-not-allowed wrong-case wrong-length wrong-number-of-files \
     wrong-pattern wrong-type";
 
@@ -87,7 +87,9 @@ pub fn faults(source: &Source, levels: &BTreeMap<String, Level>) -> Vec<Diagnost
         match (of(&code), levels.get(&code)) {
             (None, _) => {
                 let names = codes().filter(|(_, level)| *level != Severity::Error);
-                let near = did_you_mean(&code, names.map(|(name, _)| name));
+                let near = nearest(&code, names.map(|(name, _)| name));
+                let fix = near
+                    .map(|near| Fix::offered(format!("write `{near}`")).edit(source, span, near));
                 let headline = format!(
                     "`lint` of `{}` sets `{code}`, which is no code",
                     source.name
@@ -95,7 +97,11 @@ pub fn faults(source: &Source, levels: &BTreeMap<String, Level>) -> Vec<Diagnost
                 faults.push(
                     Diagnostic::error("unknown-code", headline)
                         .primary(source, span, "no fault has this code")
-                        .help(near.unwrap_or_else(|| "delete it".to_owned())),
+                        .help(match near {
+                            Some(near) => format!("did you mean `{near}`?"),
+                            None => "delete it".to_owned(),
+                        })
+                        .fix(fix),
                 );
             }
             (Some(Severity::Error), Some(level)) if *level != Level::At(Severity::Error) => {

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use super::Session;
 use super::setting::find_program;
-use crate::diagnostic::{Diagnostic, Severity, Source, Span};
+use crate::diagnostic::{Diagnostic, Severity, Source, Span, did_you_mean};
 use crate::digest::Digest;
 use crate::plan::{self, Deployed, SettingInput, TaskInput};
-use crate::step::{Refusal, Step};
-use crate::task::deploy::{AgentRun, EnvRun};
-use crate::task::folder;
+use crate::provider::builtin;
+use crate::step::{Refusal, Step, ToolRef};
+use crate::task::deploy::{AgentRun, EnvRun, EnvSpec};
+use crate::task::folder::{self, TaskFolder};
 use crate::task::parse::names::has_placeholder;
 
 /// What Python says of the grammar of files, by their content; `None` where nothing is wrong.
@@ -67,9 +68,14 @@ impl Session {
             return faults;
         };
         for (ix, step) in self.steps_of(input, setting).iter().enumerate() {
-            let Some(step) = step.as_ref().filter(|step| step.inspects()) else {
+            let Some(step) = step else { continue };
+            let unknown = self.unknown_tools(&loaded.folder, step.as_ref());
+            if !unknown.is_empty() {
+                faults.extend(plan::refused(&self.db, input, setting, ix as u32, unknown));
+            }
+            if !step.inspects() {
                 continue;
-            };
+            }
             for artifact in step.artifacts() {
                 let Some(artifact) = loaded.folder.artifact(&artifact.name) else {
                     continue;
@@ -89,6 +95,41 @@ impl Session {
             }
         }
         faults
+    }
+
+    /// Refuses the tools that a step names and that an env which is compiled in does not have.
+    fn unknown_tools(&self, folder: &TaskFolder, step: &dyn Step) -> Vec<Refusal> {
+        let mut known: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut refusals = Vec::new();
+        for ToolRef {
+            field,
+            env_id,
+            tool,
+        } in step.names_tools()
+        {
+            let tools = known.entry(env_id.clone()).or_insert_with(|| {
+                let spec = EnvSpec::of(&env_id, folder, &self.config.envs);
+                let tools = match spec.map(|spec| spec.run) {
+                    Ok(EnvRun::Builtin { name }) => builtin::tools(&name),
+                    _ => None,
+                };
+                let tools = tools.unwrap_or_default();
+                let names = tools.iter().filter_map(|tool| tool.get("name")?.as_str());
+                names.map(str::to_owned).collect()
+            });
+            // Of another env nobody knows before it runs.
+            if tools.is_empty() || tools.contains(&tool) || has_placeholder(&tool) {
+                continue;
+            }
+            let names = || tools.iter().map(String::as_str);
+            let help = did_you_mean(&tool, names()).unwrap_or_else(|| {
+                let shown: Vec<String> = names().map(|name| format!("`{name}`")).collect();
+                format!("its tools are {}", shown.join(", "))
+            });
+            let what = format!("env `{env_id}` has no tool `{tool}`");
+            refusals.push(Refusal::new("unknown-tool", field, what).help(help));
+        }
+        refusals
     }
 
     /// Returns what the steps of a task need that this machine does not have, as far as it can be seen without asking.

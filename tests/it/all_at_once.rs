@@ -150,18 +150,18 @@ fn every_condition_of_the_original_is_told_with_what_to_type() {
         t/tasks/04-bad-entry.json:2:93 missing-field: add "task_step_id": ".."
         t/tasks/04-bad-entry.json:2:94 unknown-field: the fields are `task_step_id`
         t/tasks/05-unknown-edge.json:2:93 unknown-dependency: did you mean `box`?
-        t/tasks/06-own-edge.json:1:58 no-path-to-producer: add {"task_step_id": "box"} to the `depends_on` of `look`
+        t/tasks/06-own-edge.json:1:143 no-path-to-producer: add {"task_step_id": "box"} to the `depends_on` of `look`
         t/tasks/06-own-edge.json:2:93 self-dependency: delete the entry
-        t/tasks/07-duplicate.json:1:9 duplicate-id: give one of them another id
-        t/tasks/07-duplicate.json:1:58 made-twice: give one of them another name
+        t/tasks/07-duplicate.json:1:93 duplicate-id: give one of them another id
+        t/tasks/07-duplicate.json:1:142 made-twice: give one of them another name
         t/tasks/08-no-target.json:2:78 retry-without-target: add "retry_from_step_id": with the id of the first step to run again
         t/tasks/09-true.json:2:139 wrong-type: 
         t/tasks/10-negative.json:2:139 out-of-range: write a number from 0 to 1000
         t/tasks/11-unknown-target.json:2:117 unknown-retry-target: did you mean `box`?
-        t/tasks/12-no-ancestor.json:1:58 no-path-to-producer: add {"task_step_id": "box"} to the `depends_on` of `look`
+        t/tasks/12-no-ancestor.json:1:143 no-path-to-producer: add {"task_step_id": "box"} to the `depends_on` of `look`
         t/tasks/12-no-ancestor.json:2:135 retry-target-not-an-ancestor: add {"task_step_id": "box"} to the `depends_on` of `look`, or name a step that it depends on
         t/tasks/13-extra-field.json:2:78 unknown-field: did you mean `sandbox_name`, which is there already? delete one of them
-        t/tasks/14-wrong-type.json:2:78 unknown-field: did you mean `shell_timeout_seconds`?
+        t/tasks/14-wrong-type.json:2:103 wrong-type: 
         t/tasks/15-both.json:1:108 unknown-name: add a step that makes agent `default-agent`
         t/tasks/15-both.json:1:148 conflicting-fields: delete one of `prompt` and `parts`
     "#]].assert_eq(&shown);

@@ -1,22 +1,36 @@
 //! Checks what steps say of each other and of their folder, before anything runs.
 //!
-//! One rule is one file, and its words stand next to it. A rule sees steps that were built; of a step that could not be
-//! built only the fields are known, so nothing is said that depends on it.
+//! One rule is one file, and its words stand next to it. A rule sees steps that were built, and of others what could be
+//! read of them, so that all faults of a file are told at once. Nothing is said that hangs on what could not be read.
 
+mod after_teardown;
 mod artifact;
+mod conversation;
 mod definition;
+mod edges;
+mod ends_nothing;
+mod executor;
+pub mod level;
 mod made_twice;
 mod names;
 mod observer;
+pub mod partial;
 mod reach;
 mod retry;
+pub mod secret;
 mod teardown;
+mod together;
+mod unneeded_edge;
+mod unused_deployment;
+pub mod unused_folder;
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::graph::{StepGraph, StepIx};
 use crate::json::Value;
+use crate::resource::{ResourceId, Touch};
 use crate::step::{Refusal, Step};
 use crate::task::Task;
 use crate::task::config::Config;
@@ -32,8 +46,14 @@ pub struct Checked<'a> {
     pub places: &'a Places,
     /// The order of its steps.
     pub graph: &'a StepGraph,
-    /// Its steps, `None` where one could not be built.
+    /// Its steps, `None` where too little of one could be read.
     pub steps: &'a [Option<Arc<dyn Step>>],
+    /// For each step, whether it is not known whole.
+    pub is_partial: &'a [bool],
+    /// For each step, what it touches, and what it touches through the agents that it prompts.
+    pub touches: &'a [Vec<(ResourceId, Touch)>],
+    /// Whether the file has an error, so that nothing mild is said of it.
+    pub has_errors: bool,
     /// The folder that it is in.
     pub folder: &'a TaskFolder,
     /// What `aebuild.toml` says.
@@ -42,12 +62,19 @@ pub struct Checked<'a> {
 
 /// A rule: it finds one kind of fault.
 pub struct Rule {
-    /// The codes of what it finds.
-    pub codes: &'static [&'static str],
+    /// The codes of what it finds, and how bad each is unless `aebuild.toml` says otherwise.
+    pub codes: &'static [(&'static str, Severity)],
     /// What it is for.
     pub doc: &'static str,
     /// Looks for faults.
     pub run: fn(&Checked<'_>, &mut Vec<Diagnostic>),
+}
+
+impl Rule {
+    /// Returns whether all it finds are hints.
+    fn only_hints(&self) -> bool {
+        self.codes.iter().all(|(_, level)| *level == Severity::Hint)
+    }
 }
 
 /// Every rule.
@@ -60,6 +87,14 @@ pub const RULES: &[Rule] = &[
     retry::CONFLICT,
     observer::RULE,
     teardown::RULE,
+    after_teardown::RULE,
+    conversation::RULE,
+    ends_nothing::RULE,
+    executor::RULE,
+    secret::RULE,
+    together::RULE,
+    unneeded_edge::RULE,
+    unused_deployment::RULE,
 ];
 
 /// The most faults of one rule in one task; the others are counted.
@@ -67,9 +102,15 @@ const MAX_FAULTS: usize = 50;
 
 /// Applies every rule to a task.
 pub fn check(checked: &Checked<'_>) -> Vec<Diagnostic> {
-    let mut all = Vec::new();
-    for rule in RULES {
+    let mut all: Vec<Diagnostic> = Vec::new();
+    let (hints, others): (Vec<_>, Vec<_>) = RULES.iter().partition(|rule| rule.only_hints());
+    for rule in others.into_iter().chain(hints) {
         let mut found = Vec::new();
+        // How a task could be said better is of use once it says what is meant.
+        let is_early = checked.has_errors || !checked.is_whole();
+        if rule.only_hints() && (is_early || all.iter().any(Diagnostic::is_error)) {
+            continue;
+        }
         (rule.run)(checked, &mut found);
         crate::diagnostic::sort(&mut found);
         if found.len() > MAX_FAULTS {
@@ -81,9 +122,10 @@ pub fn check(checked: &Checked<'_>) -> Vec<Diagnostic> {
                 checked.places.source().name
             );
             let code = next.code;
-            let fault = match next.is_error() {
-                true => Diagnostic::error(code, headline),
-                false => Diagnostic::warning(code, headline),
+            let fault = match next.severity {
+                Severity::Error => Diagnostic::error(code, headline),
+                Severity::Warning => Diagnostic::warning(code, headline),
+                Severity::Hint => Diagnostic::hint(code, headline),
             };
             found.push(match next.place() {
                 Some(label) => fault.primary(&label.source, label.span, "the next is here"),
@@ -92,6 +134,7 @@ pub fn check(checked: &Checked<'_>) -> Vec<Diagnostic> {
         }
         all.extend(found);
     }
+    level::apply(&checked.config.lint, &mut all);
     crate::diagnostic::sort(&mut all);
     all
 }
@@ -122,24 +165,47 @@ impl<'a> Checked<'a> {
         self.task.steps[step.at()].id.as_str()
     }
 
-    /// Returns whether a step that could not be built has a text among its fields, so that it may make what is named so.
-    fn is_named_by_unbuilt(&self, name: &str) -> bool {
-        let steps = self.task.steps.iter().zip(self.steps);
-        let mut unbuilt = steps
-            .filter(|(_, step)| step.is_none())
-            .map(|(declared, _)| declared);
-        unbuilt.any(|step| {
-            step.id.as_str() == name || step.fields.values().any(|value| has_text(value, name))
-        })
+    /// Returns whether every step is known whole.
+    fn is_whole(&self) -> bool {
+        !self.is_partial.contains(&true)
+    }
+
+    /// Returns the texts among the fields of steps that are not known whole, any of which they may make by that name; what
+    /// they read by a name, as far as they could be read, they do not make.
+    fn partial_names(&self) -> HashSet<&'a str> {
+        let mut names = HashSet::new();
+        let steps = self.task.steps.iter().zip(self.steps).zip(self.is_partial);
+        for ((declared, step), _) in steps.filter(|(_, is_partial)| **is_partial) {
+            let mut counts: HashMap<&str, usize> = HashMap::new();
+            for value in declared.fields.values() {
+                count(value, &mut counts);
+            }
+            let reads = step.iter().flat_map(|step| step.reads());
+            for read in reads {
+                let read = names::name_of(&read.lookup).and_then(|name| counts.get_mut(name));
+                if let Some(n) = read {
+                    *n = n.saturating_sub(1);
+                }
+            }
+            names.insert(declared.id.as_str());
+            names.extend(
+                counts
+                    .iter()
+                    .filter(|(_, n)| **n > 0)
+                    .map(|(name, _)| *name),
+            );
+        }
+        names
     }
 }
 
-fn has_text(value: &Value, name: &str) -> bool {
+/// Counts the texts in a value.
+fn count<'v>(value: &'v Value, all: &mut HashMap<&'v str, usize>) {
     match value {
-        Value::String(text) => text == name,
-        Value::Array(items) => items.iter().any(|item| has_text(item, name)),
-        Value::Object(members) => members.values().any(|item| has_text(item, name)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => *all.entry(text).or_default() += 1,
+        Value::Array(items) => items.iter().for_each(|item| count(item, all)),
+        Value::Object(members) => members.values().for_each(|item| count(item, all)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

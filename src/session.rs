@@ -6,6 +6,7 @@
 mod change;
 mod explain;
 mod held;
+mod inspect;
 mod kept;
 mod load;
 mod part;
@@ -21,6 +22,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use crate::check::level::codes;
 use crate::diagnostic::Diagnostic;
 use crate::digest::Digest;
 use crate::event::{Outcome, Score, Tally};
@@ -240,6 +242,7 @@ pub struct Session {
     cache_error: Option<String>,
     kept: kept::Kept,
     memo: FileMemo,
+    grammar: inspect::Grammar,
     db: Database,
     /// What was asked with lately, the oldest first.
     settings: Vec<SettingInput>,

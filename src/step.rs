@@ -49,6 +49,17 @@ pub struct NameRef {
     pub lookup: Lookup,
 }
 
+/// A place in a step's fields that names a tool of an env.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ToolRef {
+    /// The JSON pointer of the field below the step.
+    pub field: String,
+    /// The env.
+    pub env_id: String,
+    /// The tool.
+    pub tool: String,
+}
+
 /// What a deploy step makes, by the names that its fields give.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Deploys {
@@ -372,6 +383,10 @@ pub trait Step: Send + Sync + fmt::Debug {
     fn reads(&self) -> Vec<NameRef> {
         Vec::new()
     }
+    /// Returns whether [`Step::reads`] names all that the step looks up, and it touches nothing but what it says.
+    fn reads_are_all(&self) -> bool {
+        false
+    }
     /// Returns the names that the step makes.
     fn provides(&self) -> Vec<NameRef> {
         Vec::new()
@@ -387,6 +402,14 @@ pub trait Step: Send + Sync + fmt::Debug {
     /// Returns the programs outside the task that decide the result, such as `python3`.
     fn tools(&self) -> &'static [&'static str] {
         &[]
+    }
+    /// Returns the tools of envs that the step names; what stands for any tool is not among them.
+    fn names_tools(&self) -> Vec<ToolRef> {
+        Vec::new()
+    }
+    /// Returns the programs that the step starts by their names in a sandbox of its task, each with the field that says so.
+    fn programs(&self) -> Vec<(String, String)> {
+        Vec::new()
     }
     /// Returns the environment variables of this machine that the step declares.
     fn variables(&self) -> Vec<String> {
@@ -413,6 +436,8 @@ pub struct Inspected {
     pub refusals: Vec<Refusal>,
     /// Faults of its files, each at its place there.
     pub faults: Vec<Diagnostic>,
+    /// The Python files of it that the step runs.
+    pub python: Vec<ContentFile>,
 }
 
 /// A refusal that the schema of the fields cannot express.

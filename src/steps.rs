@@ -21,6 +21,7 @@ mod object_url;
 mod on_agent;
 mod on_env;
 mod on_triggers;
+mod output_schema;
 mod pattern;
 mod reply;
 pub mod peer_agents;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Checked, Rule};
-use crate::diagnostic::{Diagnostic, nearest};
+use crate::diagnostic::{Diagnostic, Severity, nearest};
 use crate::graph::StepIx;
 use crate::step::ArtifactRef;
 use crate::task::folder::Artifact;
@@ -11,7 +11,11 @@ use crate::task::parse::names::{composed, folded, has_placeholder};
 
 /// The rule.
 pub(super) const RULE: Rule = Rule {
-    codes: &["unknown-artifact", "wrong-artifact-kind", "pinned-artifact"],
+    codes: &[
+        ("unknown-artifact", Severity::Error),
+        ("wrong-artifact-kind", Severity::Error),
+        ("pinned-artifact", Severity::Error),
+    ],
     doc: "A step names an artifact by its folder's name or by its id. Links, devices and names in the folder are looked at \
           only where a step uses it.",
     run,

@@ -1,14 +1,18 @@
 //! Envs and agents that a step deploys: each must be there, whole, and able to be run.
 
 use super::{Checked, Rule};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::step::Deploys;
 use crate::task::deploy::{AgentSpec, EnvSpec};
 use crate::task::parse::names::has_placeholder;
 
 /// The rule.
 pub(super) const RULE: Rule = Rule {
-    codes: &["unknown-env", "unknown-agent", "unknown-way-to-run"],
+    codes: &[
+        ("unknown-env", Severity::Error),
+        ("unknown-agent", Severity::Error),
+        ("unknown-way-to-run", Severity::Error),
+    ],
     doc: "A `deploy_env` step names an env and a `deploy_agent` step an agent: a folder below `envs/` or `agents/`, a table \
           of `aebuild.toml`, or an env that is compiled in. It must be clear how it is run.",
     run,

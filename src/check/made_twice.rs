@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use super::names::name_of;
 use super::{Checked, Rule};
 use crate::context::Lookup;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::graph::StepIx;
 
 /// The rule.
 pub(super) const RULE: Rule = Rule {
-    codes: &["made-twice"],
+    codes: &[("made-twice", Severity::Error)],
     doc: "Steps find sandboxes, envs, agents, replies and verifications by name, so two of one kind can't have one name. \
           A name is not free again after its sandbox was torn down.",
     run,

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::reach::Reach;
-use super::{Checked, Rule};
+use super::{Checked, Rule, edges};
 use crate::context::Lookup;
-use crate::diagnostic::{Diagnostic, did_you_mean};
+use crate::diagnostic::{Diagnostic, Fix, Safety, Severity, did_you_mean};
 use crate::graph::StepIx;
 use crate::step::NameRef;
 use crate::task::DependsOn;
@@ -13,7 +13,10 @@ use crate::task::parse::names::has_placeholder;
 
 /// The rule.
 pub(super) const RULE: Rule = Rule {
-    codes: &["no-path-to-producer", "unknown-name"],
+    codes: &[
+        ("no-path-to-producer", Severity::Error),
+        ("unknown-name", Severity::Error),
+    ],
     doc: "A step finds a sandbox, env, agent, reply or verification by its name, and only what steps made that it waits \
           for. A name that nobody makes, or that is made elsewhere in the graph, would be missing when the step runs.",
     run,
@@ -39,6 +42,7 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
         .iter()
         .map(|step| step.id.as_str())
         .collect();
+    let mut partial: Option<HashSet<&str>> = None;
     for (step, built) in checked.built() {
         let mut mine: Vec<Lookup> = Vec::new();
         for read in built.reads() {
@@ -55,8 +59,20 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
             }
             match makers.first() {
                 Some(_) if has_doubtful_edges(checked, step, &ids) => {}
-                Some(maker) => faults.push(no_path(checked, step, &read, maker)),
-                None => faults.extend(unknown(checked, step, &read, &made)),
+                Some(maker) => {
+                    let fix = edges::wait_for(checked, step, maker.step);
+                    // With one maker there is no doubt about what was meant.
+                    let safety = match makers.len() {
+                        1 => Safety::Sure,
+                        _ => Safety::Offered,
+                    };
+                    let fix = fix.map(|fix| Fix { safety, ..fix });
+                    faults.push(no_path(checked, step, &read, maker).fix(fix));
+                }
+                None => {
+                    let partial = partial.get_or_insert_with(|| checked.partial_names());
+                    faults.extend(unknown(checked, step, &read, &made, partial));
+                }
             }
         }
     }
@@ -132,9 +148,10 @@ fn unknown(
     step: StepIx,
     read: &NameRef,
     made: &HashMap<Lookup, Vec<Made>>,
+    partial: &HashSet<&str>,
 ) -> Option<Diagnostic> {
     let name = name_of(&read.lookup)?;
-    if has_placeholder(name) || checked.is_named_by_unbuilt(name) {
+    if has_placeholder(name) || partial.contains(name) {
         return None;
     }
     let id = checked.id(step);

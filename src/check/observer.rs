@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use super::reach::Reach;
-use super::{Checked, Rule};
-use crate::diagnostic::Diagnostic;
+use super::{Checked, Rule, edges};
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::graph::StepIx;
 use crate::resource::{ResourceId, Touch};
 
 /// The rule.
 pub(super) const RULE: Rule = Rule {
-    codes: &["unordered-observer"],
+    codes: &[("unordered-observer", Severity::Warning)],
     doc: "A step that reads a resource sees one thing or another, depending on chance, when a step that changes the resource \
           is not ordered with it.",
     run,
@@ -21,9 +21,9 @@ const MAX_NEIGHBOURS: usize = 64;
 
 fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
     let mut touched: HashMap<ResourceId, (Vec<StepIx>, Vec<StepIx>)> = HashMap::new();
-    for (step, built) in checked.built() {
-        for (resource, touch) in built.touches() {
-            let (changes, observes) = touched.entry(resource).or_default();
+    for (step, touches) in checked.graph.steps().zip(checked.touches) {
+        for (resource, touch) in touches {
+            let (changes, observes) = touched.entry(resource.clone()).or_default();
             match touch {
                 Touch::Mutates | Touch::Retires => changes.push(step),
                 Touch::Observes | Touch::MayMutate => observes.push(step),
@@ -70,5 +70,10 @@ fn unordered(
         )
         .help(format!(
             "add {{\"task_step_id\": \"{first}\"}} to the `depends_on` of `{second}`"
+        ))
+        .fix(edges::wait_for(
+            checked,
+            observer.max(change),
+            observer.min(change),
         ))
 }

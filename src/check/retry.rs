@@ -3,21 +3,21 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::reach::Reach;
-use super::{Checked, Rule};
-use crate::diagnostic::Diagnostic;
+use super::{Checked, Rule, edges};
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::graph::StepIx;
 use crate::resource::{ResourceId, Touch};
 
 /// The rule of targets.
 pub(super) const TARGET: Rule = Rule {
-    codes: &["retry-target-not-an-ancestor"],
+    codes: &[("retry-target-not-an-ancestor", Severity::Error)],
     doc: "A retry runs the named step and all that waits for it again. It helps only if the step that failed is among them.",
     run: target,
 };
 
 /// The rule of conflicts.
 pub(super) const CONFLICT: Rule = Rule {
-    codes: &["retry-span-conflict"],
+    codes: &[("retry-span-conflict", Severity::Warning)],
     doc: "A retry restores what its span changed. A step outside the span that changes the same thing at the same time \
           would lose its change, so the retry would be refused.",
     run: conflict,
@@ -81,7 +81,8 @@ fn target(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
         faults.push(
             Diagnostic::error("retry-target-not-an-ancestor", headline)
                 .primary(places.source(), span, "not among what it waits for")
-                .help(help),
+                .help(help)
+                .fix(edges::wait_for(checked, step, from)),
         );
     }
 }
@@ -95,10 +96,10 @@ fn conflict(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
         return;
     }
     let mut changes: BTreeMap<ResourceId, Vec<StepIx>> = BTreeMap::new();
-    for (step, built) in checked.built() {
-        for (resource, touch) in built.touches() {
+    for (step, touches) in checked.graph.steps().zip(checked.touches) {
+        for (resource, touch) in touches {
             if matches!(touch, Touch::Mutates | Touch::Creates | Touch::Retires) {
-                changes.entry(resource).or_default().push(step);
+                changes.entry(resource.clone()).or_default().push(step);
             }
         }
     }
@@ -172,5 +173,10 @@ fn overlap(
         )
         .help(format!(
             "add {{\"task_step_id\": \"{first}\"}} to the `depends_on` of `{second}`"
+        ))
+        .fix(edges::wait_for(
+            checked,
+            other.max(member),
+            other.min(member),
         ))
 }

@@ -1,13 +1,13 @@
 //! Steps that only end things: they cannot fail their task.
 
 use super::{Checked, Rule};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::resource::Touch;
 use crate::task::OnError;
 
 /// The rule.
 pub(super) const RULE: Rule = Rule {
-    codes: &["teardown-fails-task"],
+    codes: &[("teardown-fails-task", Severity::Error)],
     doc: "What a task made is ended in any case, so a step that only ends things never fails its task.",
     run,
 };

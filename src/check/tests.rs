@@ -1,5 +1,6 @@
 //! Whole task folders, checked as a command would: read, parsed, built and judged.
 
+mod order;
 mod original;
 
 use std::path::Path;
@@ -232,11 +233,19 @@ fn judge(files: &[(&str, &str)]) -> Vec<Diagnostic> {
         let steps: Vec<Option<std::sync::Arc<dyn Step>>> =
             task.steps.iter().map(|step| build(step, &types)).collect();
         let graph = StepGraph::of(&task);
+        let is_partial: Vec<bool> = steps.iter().map(Option::is_none).collect();
+        let touches: Vec<_> = steps
+            .iter()
+            .map(|step| step.as_ref().map_or_else(Vec::new, |step| step.touches()))
+            .collect();
         let checked = Checked {
             task: &task,
             places: &places,
             graph: &graph,
             steps: &steps,
+            is_partial: &is_partial,
+            touches: &touches,
+            has_errors: faults.iter().any(Diagnostic::is_error),
             folder: &folder,
             config: &Default::default(),
         };
@@ -371,6 +380,10 @@ fn a_name_is_made_once() {
                 "b": first made here
                 "b": and again here
                 help: give one of them another name
+            tasks/t.json:5:8: error[used-after-teardown]: step `one` uses sandbox `b`, which `end` has ended before it
+                "end": ends it
+                "one": uses it afterwards
+                help: move step `end` behind step `one`, or delete it: what a task made is ended in any case
             tasks/t.json:6:23: error[made-twice]: steps `one` and `two` both make verification `two`
                 "two": first made here
                 "verify_sandbox": and again here
@@ -473,6 +486,10 @@ fn a_retry_that_would_be_refused_is_foreseen() {
   "retry_config": {{"retry_from_step_id": "load"}}}}"#
         ),
         expect![[r#"
+            tasks/t.json:4:8: hint[unordered-changes]: steps `side` and `load` both change sandbox `b` and do not wait for each other, so they are kept and run again as one
+                "side": changes it
+                "load": changes it as well
+                help: add {"task_step_id": "side"} to the `depends_on` of `load`
             tasks/t.json:6:19: warning[retry-span-conflict]: a retry of step `check` would be refused: step `side` may change sandbox `b` while `load` does
                 {"retry_from_step_id": "load"}: would roll `load` back
                 "side": changes it too, and is not rolled back
@@ -539,7 +556,7 @@ fn a_large_task_is_judged_in_linear_time() {
     let faults = judge(&[("tasks/t.json", &text), ("artifacts/a/x", "")]);
     assert_eq!(
         faults.len(),
-        51,
-        "the unordered observers, counted beyond fifty"
+        52,
+        "the unordered observers, counted beyond fifty, and the changes that count as one"
     );
 }

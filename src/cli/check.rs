@@ -6,7 +6,8 @@ use crate::diagnostic::concise::concise;
 use crate::diagnostic::github::github;
 use crate::diagnostic::json::json;
 use crate::diagnostic::render::{Style, full};
-use crate::diagnostic::{Diagnostic, sort};
+use crate::diagnostic::{Diagnostic, Severity, did_you_mean, sort};
+use crate::session::codes;
 
 /// Look for faults in what the author wrote, and run nothing
 #[derive(clap::Args, Debug)]
@@ -16,6 +17,38 @@ pub(super) struct Args {
     /// Show the faults in this form
     #[arg(long, value_enum, default_value_t = Format::Full)]
     format: Format,
+    /// Exit with status 1 on faults of this level or code: `warnings`, `hints` (and warnings), or a code such as
+    /// `unordered-observer`; may be given several times
+    #[arg(long, value_name = "WHAT")]
+    deny: Vec<String>,
+}
+
+/// What is denied.
+struct Denied(Vec<String>);
+
+impl Denied {
+    /// Refuses what is neither a level nor a code.
+    fn new(names: Vec<String>) -> Result<Denied, SessionError> {
+        let levels = ["warnings", "hints"];
+        let known = || levels.into_iter().chain(codes().map(|(code, _)| code));
+        let is_unknown = |name: &&String| known().all(|other| other != *name);
+        match names.iter().find(is_unknown) {
+            Some(name) => Err(fault::usage(
+                format!("`--deny {name}` names neither `warnings` nor `hints` nor a code"),
+                did_you_mean(name, known()),
+            )),
+            None => Ok(Denied(names)),
+        }
+    }
+
+    fn holds(&self, found: &Diagnostic) -> bool {
+        let mut names = self.0.iter();
+        names.any(|name| match name.as_str() {
+            "warnings" => found.severity <= Severity::Warning,
+            "hints" => true,
+            code => found.code.as_str() == code,
+        })
+    }
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +65,7 @@ enum Format {
 
 /// Runs the command.
 pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, SessionError> {
+    let denied = Denied::new(std::mem::take(&mut args.deny))?;
     let options = args.selection.options();
     let found = face
         .open(args.selection.paths, true)
@@ -52,10 +86,17 @@ pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, Session
         Format::Github => github(&found),
     };
     face.printer.out(&text);
-    let text = format!("{}\n", fault::counted(&found));
+    let n_denied = found
+        .iter()
+        .filter(|one| !one.is_error() && denied.holds(one))
+        .count();
+    let text = match n_denied {
+        0 => format!("{}\n", fault::counted(&found)),
+        n => format!("{}; {n} denied\n", fault::counted(&found)),
+    };
     face.printer.err(&text);
     let has_errors = found.iter().any(Diagnostic::is_error);
-    Ok(if has_errors {
+    Ok(if has_errors || n_denied > 0 {
         ExitStatus::Failed
     } else {
         ExitStatus::Passed

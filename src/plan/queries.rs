@@ -167,20 +167,35 @@ pub fn checked(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Vec<
     let graph = graph(db, input, setting);
     let task = task(db, input, setting);
     let mut steps = Vec::with_capacity(task.steps.len());
+    let mut is_partial = vec![false; task.steps.len()];
+    let mut touched = std::borrow::Cow::Borrowed(&touches(db, input, setting)[..]);
     for at in graph.steps() {
         let built = built(db, input, setting, at.0);
-        // Fields that do not fit their schema have been told of; the step would say the same again.
-        let told = parsed.faults.iter().any(|fault| {
-            fault.is_error()
-                && fault.labels.iter().any(|label| {
-                    let step = parsed.places.step(at);
-                    step.start <= label.span.start && label.span.end <= step.end
-                })
-        });
-        if !told {
-            faults.extend(check::refusals(&parsed.places, at, built.refusals.clone()));
+        if built.step.is_some() {
+            steps.push(built.step.clone());
+            continue;
         }
-        steps.push(built.step.clone());
+        is_partial[at.at()] = true;
+        let decl = &task.steps[at.at()];
+        let mut known = check::partial::partial(&db.registry(), decl, at, &built.refusals);
+        let place = parsed.places.step(at);
+        let is_told = parsed.faults.iter().any(|fault| {
+            let mut labels = fault.labels.iter();
+            fault.is_error()
+                && labels
+                    .any(|label| place.start <= label.span.start && label.span.end <= place.end)
+        });
+        if is_told {
+            // Fields that do not fit their schema have been told of; that they cannot be read says the same again.
+            known
+                .refusals
+                .retain(|refusal| !(refusal.code == "wrong-type" && refusal.field.is_empty()));
+        }
+        faults.extend(check::refusals(&parsed.places, at, known.refusals));
+        if let Some(step) = &known.step {
+            touched.to_mut()[at.at()] = step.touches();
+        }
+        steps.push(known.step);
     }
     let folder = input.folder(db).folder(db);
     let checked = Checked {
@@ -188,10 +203,15 @@ pub fn checked(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Vec<
         places: &parsed.places,
         graph,
         steps: &steps,
+        is_partial: &is_partial,
+        touches: &touched,
+        has_errors: faults.iter().any(Diagnostic::is_error),
         folder: folder.as_ref(),
         config: &setting.setting(db).config,
     };
+    check::level::apply(&checked.config.lint, &mut faults);
     faults.extend(check::check(&checked));
+    check::secret::cover(parsed.places.source(), &mut faults);
     crate::diagnostic::sort(&mut faults);
     Arc::new(faults)
 }

@@ -8,7 +8,8 @@ use super::part::apply_options;
 use super::setting::TOOLS;
 use super::watched::definition_of;
 use super::{RunOptions, SeedRow, Session, SessionError};
-use crate::diagnostic::Diagnostic;
+use crate::check::unused_folder::Used;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::digest::Digest;
 use crate::engine::{Store, TaskJob};
 use crate::plan::{self, ArtifactInput, FolderInput, Setter, SettingInput, TaskInput};
@@ -205,9 +206,11 @@ impl Session {
         faults.extend(unread);
         faults.extend(self.folder_faults());
         self.look_together(&inputs, options, isolation, store.is_some());
+        crate::check::level::apply(&self.config.lint, &mut faults);
         let mut prepared = Vec::new();
         let mut warnings: Vec<Diagnostic> = Vec::new();
         let mut tools: Option<BTreeMap<String, String>> = None;
+        let (mut used, mut programs) = (Used::default(), Vec::new());
         for (unit, input) in inputs {
             let overrides = self.overrides(&unit, options);
             let mut setting = self.new_setting(overrides.clone(), isolation);
@@ -227,18 +230,25 @@ impl Session {
                 handle = self.setting_input(setting);
             }
             let found = plan::checked(&self.db, input, handle).clone();
-            let looked = self.inspect(unit.folder, input, handle);
-            let (errors, mild): (Vec<_>, Vec<_>) = found
+            let looked = self.inspect(unit.folder, input, handle, &mut programs);
+            let (errors, mut mild): (Vec<_>, Vec<_>) = found
                 .iter()
                 .cloned()
                 .chain(looked)
                 .partition(Diagnostic::is_error);
+            // Who runs a task has no use for how it could be said better.
+            mild.retain(|fault| store.is_none() || fault.severity != Severity::Hint);
             let loaded = self.load_folder(unit.folder);
             let task_faults = loaded.tasks.get(&unit.name).map(|task| task.faults.clone());
             let bad = !errors.is_empty();
             faults.extend(errors);
             faults.extend(task_faults.unwrap_or_default());
             warnings.extend(mild);
+            if store.is_none() && !bad {
+                faults.extend(self.lacking(unit.folder, input, handle));
+                let steps = self.steps_of(input, handle);
+                used.add(&self.load_folder(unit.folder).folder, &unit.name, &steps);
+            }
             let Some(store) = store.filter(|_| !bad) else {
                 continue;
             };
@@ -248,6 +258,11 @@ impl Session {
                 Err(SessionError::Faults(more)) => faults.extend(more),
                 Err(other) => return Err(other),
             }
+        }
+        faults.extend(used.unused(&self.config.lint));
+        if store.is_none() {
+            // A run hears it from Python itself, and spends no time on it before.
+            faults.extend(self.grammar_faults(programs));
         }
         let has_errors = faults.iter().any(Diagnostic::is_error);
         faults.extend(warnings);
@@ -311,39 +326,6 @@ impl Session {
         let deployed = plan::deployed(&deploys, &loaded.folder, &self.config);
         let process = deployed.ok().and_then(|deployed| deployed.process());
         process.is_some_and(|run| run.uses_python())
-    }
-
-    /// Looks at the artifacts of the steps that can tell before the run what is wrong with them.
-    fn inspect(&self, at: usize, input: TaskInput, setting: SettingInput) -> Vec<Diagnostic> {
-        let mut faults: Vec<Diagnostic> = Vec::new();
-        let Some(loaded) = self.folders.get(&at) else {
-            return faults;
-        };
-        for (ix, step) in self.steps_of(input, setting).iter().enumerate() {
-            let Some(step) = step.as_ref().filter(|step| step.inspects()) else {
-                continue;
-            };
-            for artifact in step.artifacts() {
-                let Some(artifact) = loaded.folder.artifact(&artifact.name) else {
-                    continue;
-                };
-                let found = step.inspect(&plan::unhashed(artifact), &artifact.shown);
-                let refused = plan::refused(&self.db, input, setting, ix as u32, found.refusals);
-                for fault in found.faults.into_iter().chain(refused) {
-                    if !faults.contains(&fault) {
-                        faults.push(fault);
-                    }
-                }
-            }
-        }
-        faults
-    }
-
-    fn steps_of(&self, input: TaskInput, setting: SettingInput) -> Vec<Option<Arc<dyn Step>>> {
-        let n = plan::task(&self.db, input, setting).steps.len() as u32;
-        (0..n)
-            .map(|at| plan::built(&self.db, input, setting, at).step.clone())
-            .collect()
     }
 
     fn prepare_one(

@@ -96,6 +96,7 @@ impl Session {
             kept: super::kept::Kept::default(),
             memo: FileMemo::default(),
             settings: Vec::new(),
+            grammar: super::inspect::Grammar::default(),
             folders: BTreeMap::new(),
             warm: None,
             cache: None,
@@ -502,6 +503,7 @@ pub(super) fn read_config(
     let (source, mut faults) = crate::diagnostic::Source::from_bytes(&shown, &bytes);
     let (config, more) = config::read(&source);
     faults.extend(more);
+    faults.extend(crate::check::level::faults(&source, &config.lint));
     let workspace = path.parent().unwrap_or(Path::new("/")).to_path_buf();
     Ok(Configured {
         workspace,

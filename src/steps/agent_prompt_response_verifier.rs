@@ -245,6 +245,10 @@ impl Step for ResponseVerifier {
         }]
     }
 
+    fn reads_are_all(&self) -> bool {
+        true
+    }
+
     fn provides(&self) -> Vec<NameRef> {
         vec![score::provides(&self.fields.verifier_id, &self.verifier_id)]
     }

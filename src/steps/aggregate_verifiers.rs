@@ -152,6 +152,10 @@ impl Step for AggregateVerifiers {
             .collect()
     }
 
+    fn reads_are_all(&self) -> bool {
+        true
+    }
+
     fn provides(&self) -> Vec<NameRef> {
         vec![super::score::provides(
             &self.fields.verifier_id,

@@ -421,6 +421,10 @@ impl Step for CollectArtifacts {
         reads
     }
 
+    fn reads_are_all(&self) -> bool {
+        true
+    }
+
     fn provides(&self) -> Vec<NameRef> {
         vec![NameRef {
             field: String::new(),

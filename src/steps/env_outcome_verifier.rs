@@ -348,7 +348,8 @@ impl Step for OutcomeVerifier {
                     found.faults.extend(read.err().into_iter().flatten());
                 }
             }
-            Ok(Entry::Python(_) | Entry::Program(_)) => {}
+            Ok(Entry::Python(file)) => found.python.push(file.clone()),
+            Ok(Entry::Program(_)) => {}
         }
         found
     }

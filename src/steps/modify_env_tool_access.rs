@@ -40,7 +40,9 @@ use crate::json::{Map, Value, json};
 use crate::resource::{ResourceId, Touch};
 use crate::step::env::LiveEnv;
 use crate::step::sandbox::BoxFuture;
-use crate::step::{NameRef, Refusal, Step, StepCx, StepError, StepType, read_fields, schema_of};
+use crate::step::{
+    NameRef, Refusal, Step, StepCx, StepError, StepType, ToolRef, read_fields, schema_of,
+};
 use crate::task::{OnError, StepId};
 
 /// The step type `modify_env_tool_access`.
@@ -181,6 +183,17 @@ impl Step for ModifyAccess {
 
     fn reads(&self) -> Vec<NameRef> {
         on_env::reads(&self.fields.env_id)
+    }
+
+    fn names_tools(&self) -> Vec<ToolRef> {
+        let tools = self.fields.tools.iter().enumerate();
+        let named = tools.filter(|(_, tool)| *tool != "*");
+        let each = named.map(|(at, tool)| ToolRef {
+            field: format!("/tools/{at}"),
+            env_id: self.fields.env_id.clone(),
+            tool: tool.clone(),
+        });
+        each.collect()
     }
 
     fn provides(&self) -> Vec<NameRef> {

@@ -67,7 +67,7 @@ use serde::{Deserialize, Serialize};
 use self::conversation::{Conversation, Talked, User};
 use super::on_agent::{self, Talk};
 use super::target::{CONFLICT, DEFAULT_AGENT, MISSING, NOT_YET, PERSON, given};
-use super::{on_env, on_triggers};
+use super::{on_env, on_triggers, output_schema};
 use crate::context::{Entry, Lookup, Output, Place};
 use crate::digest::Digester;
 use crate::json::{Map, Value, json};
@@ -220,6 +220,12 @@ fn build(step: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Ve
                 "deploy an agent that is reached at that address, and name it in `user_agent_name`",
             ),
         );
+    }
+    for (field, schema) in [
+        ("/output_format", &fields.output_format),
+        ("/user_output_format", &fields.user_output_format),
+    ] {
+        refusals.extend(output_schema::refusals(field, schema));
     }
     let config = fields.snapshot_config.as_ref();
     refusals.extend(config.into_iter().flat_map(snapshots::Config::refusals));

@@ -85,7 +85,9 @@ use crate::digest::Digester;
 use crate::json::{Map, Value, json};
 use crate::resource::{ResourceId, Touch};
 use crate::step::sandbox::BoxFuture;
-use crate::step::{NameRef, Refusal, Step, StepCx, StepError, StepType, read_fields, schema_of};
+use crate::step::{
+    NameRef, Refusal, Step, StepCx, StepError, StepType, ToolRef, read_fields, schema_of,
+};
 use crate::task::triggers::{Deed, Trigger, read_hours, read_triggers};
 use crate::task::{OnError, StepId};
 
@@ -394,6 +396,32 @@ impl Step for RegisterTriggers {
             lookup: Lookup::Agent(name.to_owned()),
         }));
         reads
+    }
+
+    fn names_tools(&self) -> Vec<ToolRef> {
+        let mut named = Vec::new();
+        let mut add = |field: String, tool: Option<&Value>| {
+            let tool = tool.and_then(Value::as_str).filter(|tool| *tool != "*");
+            named.extend(tool.map(|tool| ToolRef {
+                field,
+                env_id: self.fields.env_id.clone(),
+                tool: tool.to_owned(),
+            }));
+        };
+        for (ix, trigger) in self.fields.triggers.iter().enumerate() {
+            let when = trigger.get("when").and_then(|when| when.get("tool"));
+            add(format!("/triggers/{ix}/when/tool"), when);
+            let actions = trigger.get("actions").and_then(Value::as_array);
+            for (at, action) in actions.into_iter().flatten().enumerate() {
+                let place = format!("/triggers/{ix}/actions/{at}");
+                add(format!("{place}/tool"), action.get("tool"));
+                let tools = action.get("tools").and_then(Value::as_array);
+                for (n, tool) in tools.into_iter().flatten().enumerate() {
+                    add(format!("{place}/tools/{n}"), Some(tool));
+                }
+            }
+        }
+        named
     }
 
     fn provides(&self) -> Vec<NameRef> {

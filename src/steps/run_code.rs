@@ -55,9 +55,10 @@ use crate::json::{Map, Value, json};
 use crate::resource::{ResourceId, Touch};
 use crate::step::sandbox::{BoxFuture, Exec, How, Isolation, Put, Sandbox, SandboxError};
 use crate::step::{
-    ArtifactKind, ArtifactRef, Content, ContentFile, NameRef, Refusal, Step, StepCx, StepError,
-    StepType, Stream, read_fields, schema_of,
+    ArtifactKind, ArtifactRef, Content, ContentFile, Inspected, NameRef, Refusal, Step, StepCx,
+    StepError, StepType, Stream, read_fields, schema_of,
 };
+use crate::task::parse::names::has_placeholder;
 use crate::task::{OnError, StepId};
 
 /// The step type `run_code`.
@@ -180,11 +181,7 @@ impl RunCode {
     }
 
     /// Returns the files of the code and the one that has the function.
-    fn code<'c>(
-        &self,
-        step: &StepId,
-        content: &'c Content,
-    ) -> Result<(Vec<&'c ContentFile>, &'c str), StepError> {
+    fn code<'c>(&self, content: &'c Content) -> Result<(Vec<&'c ContentFile>, &'c str), String> {
         let name = &content.name;
         let is_one_file = content.kind == ArtifactKind::File;
         let files: Vec<&ContentFile> = content
@@ -197,13 +194,11 @@ impl RunCode {
             let what = format!(
                 "the code of artifact `{name}` has {size} bytes, more than the limit of {MAX_CODE}"
             );
-            return Err(self.wrong(step, what));
+            return Err(what);
         }
         if let Some(wanted) = given(&self.fields.script_file) {
             let found = files.iter().find(|file| file.path == wanted);
-            let file = found.ok_or_else(|| {
-                self.wrong(step, format!("artifact `{name}` has no file `{wanted}`"))
-            })?;
+            let file = found.ok_or_else(|| format!("artifact `{name}` has no file `{wanted}`"))?;
             return Ok((files.clone(), &file.path));
         }
         if let [only] = &files[..] {
@@ -216,16 +211,15 @@ impl RunCode {
             .collect();
         match runs[..] {
             [one] => Ok((files, &one.path)),
-            [] if files.is_empty() => {
-                Err(self.wrong(step, format!("artifact `{name}` has no `.py` file")))
-            }
-            _ => Err(self.wrong(
-                step,
-                format!(
-                    "artifact `{name}` has {} `.py` files, and {} of them is named `run.py`; name one in `script_file`",
-                    files.len(),
-                    if runs.is_empty() { "none" } else { "more than one" },
-                ),
+            [] if files.is_empty() => Err(format!("artifact `{name}` has no `.py` file")),
+            _ => Err(format!(
+                "artifact `{name}` has {} `.py` files, and {} of them is named `run.py`; name one in `script_file`",
+                files.len(),
+                if runs.is_empty() {
+                    "none"
+                } else {
+                    "more than one"
+                },
             )),
         }
     }
@@ -237,7 +231,9 @@ impl RunCode {
         sandbox: &dyn Sandbox,
         content: &'c Content,
     ) -> Result<Staged<'c>, StepError> {
-        let (files, entry) = self.code(cx.step, content)?;
+        let (files, entry) = self
+            .code(content)
+            .map_err(|what| self.wrong(cx.step, what))?;
         let results = cx.find(&Lookup::metadata(&["script_results"]));
         let results = results.as_deref().cloned().unwrap_or_else(|| json!({}));
         let input = json!({"args": self.fields.args, "results": results}).to_string();
@@ -279,7 +275,8 @@ impl RunCode {
             .services
             .artifact(artifact)
             .ok_or_else(|| self.wrong(cx.step, format!("there is no artifact `{artifact}`")))?;
-        if !CODE.contains(&content.kind) {
+        let is_seeded = given(&self.fields.script_file).is_some_and(has_placeholder);
+        if is_seeded || !CODE.contains(&content.kind) {
             let kind = content.kind.as_str();
             return Err(self.wrong(
                 cx.step,
@@ -388,6 +385,35 @@ impl Step for RunCode {
             wants: CODE,
             has_version: self.fields.script_artifact_version.is_some(),
         }]
+    }
+
+    fn inspects(&self) -> bool {
+        true
+    }
+
+    fn inspect(&self, content: &Content, _: &str) -> Inspected {
+        let mut found = Inspected::default();
+        // A kind that is wrong is told by whoever knows where artifacts are named.
+        if !CODE.contains(&content.kind) {
+            return found;
+        }
+        match self.code(content) {
+            Ok((files, entry)) => {
+                let entry = files.into_iter().find(|file| file.path == entry);
+                found.python.extend(entry.cloned());
+            }
+            Err(why) => {
+                let field = match given(&self.fields.script_file) {
+                    Some(_) => "/script_file",
+                    None => "/script_artifact_id",
+                };
+                found.refusals.push(
+                    Refusal::new("not-python", field, why)
+                        .help("name the `.py` file of the artifact in `script_file`"),
+                );
+            }
+        }
+        found
     }
 
     fn reads(&self) -> Vec<NameRef> {

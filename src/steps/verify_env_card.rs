@@ -166,6 +166,10 @@ impl Step for VerifyEnvCard {
         on_env::reads(&self.fields.env_id)
     }
 
+    fn reads_are_all(&self) -> bool {
+        true
+    }
+
     fn provides(&self) -> Vec<NameRef> {
         vec![NameRef {
             field: String::new(),

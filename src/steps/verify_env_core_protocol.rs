@@ -163,6 +163,10 @@ impl Step for VerifyCoreProtocol {
         on_env::reads(&self.fields.env_id)
     }
 
+    fn reads_are_all(&self) -> bool {
+        true
+    }
+
     fn provides(&self) -> Vec<NameRef> {
         vec![NameRef {
             field: String::new(),

@@ -518,6 +518,25 @@ impl Step for VerifySandbox {
         vec![self.room.read()]
     }
 
+    fn programs(&self) -> Vec<(String, String)> {
+        // The sandbox of an agent may have programs of its own.
+        if given(&self.fields.sandbox_name).is_none() {
+            return Vec::new();
+        }
+        let criteria = self.fields.criteria.iter().enumerate();
+        let named = criteria.filter_map(|(at, criterion)| match criterion {
+            Criterion::CommandSucceeds { argv, .. } => {
+                Some((format!("/criteria/{at}/argv/0"), argv.first()?.clone()))
+            }
+            _ => None,
+        });
+        named.collect()
+    }
+
+    fn reads_are_all(&self) -> bool {
+        true
+    }
+
     fn provides(&self) -> Vec<NameRef> {
         vec![score::provides(&self.fields.verifier_id, &self.verifier_id)]
     }

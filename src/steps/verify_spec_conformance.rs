@@ -179,6 +179,10 @@ impl Step for VerifySpec {
         on_env::reads(&self.fields.env_id)
     }
 
+    fn reads_are_all(&self) -> bool {
+        true
+    }
+
     fn provides(&self) -> Vec<NameRef> {
         vec![NameRef {
             field: String::new(),

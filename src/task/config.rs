@@ -4,6 +4,7 @@
 //! there.
 
 mod keys;
+mod level;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use crate::system::{FileKind, System};
 use crate::task::Determinism;
 
 pub use keys::{KEYS, KeyDoc, KeyKind, schema as keys_schema};
+pub use level::{Level, lint_places};
 
 /// The name of the file.
 pub const FILE_NAME: &str = "aebuild.toml";
@@ -35,6 +37,8 @@ pub struct Config {
     pub score: ScoreConfig,
     /// Which steps are taken to give the same result again.
     pub determinism: DeterminismConfig,
+    /// For each code of `[lint]`, how much it counts.
+    pub lint: BTreeMap<String, Level>,
     /// Packages that verifiers in Python find.
     pub python_packages: Vec<String>,
     /// For each env of `[envs.<name>]`, what is said of it.
@@ -247,6 +251,7 @@ pub fn read(source: &Source) -> (Config, Vec<Diagnostic>) {
         &mut config.retry.max_backoff_seconds,
     );
     config.score.min = at("score", "min").and_then(Node::as_f64);
+    config.lint = level::levels(root.get("lint"));
     config.determinism.types = determinism(at("determinism", "types"));
     config.determinism.steps = determinism(at("determinism", "steps"));
     let packages = at("python", "packages").and_then(Node::as_array);
@@ -353,6 +358,9 @@ mod tests {
             [determinism.steps]
             "t/a" = "volatile"
             b = "pure"
+            [lint]
+            made-up = "off"
+            unordered-observer = "error"
             [python]
             packages = ["mcp<2"]
             [envs.email]
@@ -408,6 +416,12 @@ mod tests {
                         "b": Pure,
                         "t/a": Volatile,
                     },
+                },
+                lint: {
+                    "made-up": Off,
+                    "unordered-observer": At(
+                        Error,
+                    ),
                 },
                 python_packages: [
                     "mcp<2",

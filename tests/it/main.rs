@@ -5,6 +5,7 @@
 )]
 
 mod a2a;
+mod all_at_once;
 mod book;
 mod cli;
 mod crash;

@@ -309,7 +309,7 @@ fn codes() -> BTreeSet<String> {
         aebuild::check::RULES
             .iter()
             .flat_map(|rule| rule.codes)
-            .map(|code| (*code).to_owned()),
+            .map(|(code, _)| (*code).to_owned()),
     );
     codes
 }
@@ -343,6 +343,32 @@ fn every_diagnostic_has_an_example_and_every_example_a_diagnostic() {
     });
     let silent = silent.map(|code| format!("the page of tasks/errors/{code} does not show it"));
     none(missing.chain(unknown).chain(silent));
+}
+
+#[test]
+fn every_code_has_a_level() {
+    let leveled: BTreeSet<String> = aebuild::session::codes()
+        .map(|(code, _)| code.to_owned())
+        .collect();
+    let shown = files("tasks/errors", "README.md");
+    let shown: BTreeSet<String> = shown
+        .iter()
+        .filter_map(|page| {
+            page.strip_prefix("tasks/errors/")?
+                .strip_suffix("/README.md")
+        })
+        .map(str::to_owned)
+        .collect();
+    let missing = shown.difference(&leveled);
+    let unknown = leveled.difference(&shown);
+    none(
+        missing
+            .map(|code| format!("src/check/level.rs does not know `{code}`"))
+            .chain(
+                unknown
+                    .map(|code| format!("src/check/level.rs names `{code}`, which nothing shows")),
+            ),
+    );
 }
 
 #[test]

@@ -156,6 +156,14 @@ pub const KEYS: &[KeyDoc] = &[
         doc: "The same for one step, named `<task>/<step>`, or `<step>` for steps of that id in any task.",
     },
     KeyDoc {
+        path: "lint.*",
+        kind: KeyKind::OneOf(&["off", "hint", "warning", "error"]),
+        default: "",
+        doc: "How much the warnings and hints of a code count, such as `unneeded-edge = \"off\"`. What is an error with `error` \
+              keeps a task from running; `off` says nothing of it. A code whose faults keep a task from running in any case \
+              stays an error.",
+    },
+    KeyDoc {
         path: "python.packages",
         kind: KeyKind::Texts,
         default: "[]",

@@ -98,6 +98,11 @@ impl Places {
         self.value(step, "depends_on")
     }
 
+    /// Returns the value of `depends_on` with its places.
+    pub fn dependencies(&self, step: StepIx) -> Option<&Node> {
+        self.node(step)?.get("depends_on")
+    }
+
     /// Returns the span of the first entry of `depends_on` that names this step.
     pub fn edge(&self, step: StepIx, id: &str) -> Option<Span> {
         let entries = self.node(step)?.get("depends_on")?.as_array()?;

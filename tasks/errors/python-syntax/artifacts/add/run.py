@@ -1,0 +1,2 @@
+def run(args, results):
+    return {"sum": args["a"] + }

@@ -32,7 +32,7 @@ use crate::step::sandbox::{BoxFuture, Sandbox};
 use crate::step::{Bench, Content, Services, StepError, StoredFile, Stream};
 use crate::system::locked;
 use crate::task::deploy::AgentRun;
-use crate::task::script::Script;
+use crate::task::script::{self, Script};
 
 /// Logs longer than this are kept as a blob.
 const INLINE_LOG: usize = 8 * 1024;
@@ -243,7 +243,7 @@ impl Services for World {
         let script = Script::read(&json!({"rules": spec.settings["rules"]})).map_err(|faults| {
             let text = format!(
                 "the script of agent `{name}` cannot be used: {}",
-                faults.join("; ")
+                script::said(&faults)
             );
             StepError::of("ValueError", text)
         })?;

@@ -19,7 +19,7 @@ use crate::step::sandbox::BoxFuture;
 use crate::system::{System, locked};
 use crate::task::deploy::{AgentSpec, ClockMode, EnvRun, EnvSpec};
 use crate::task::folder::{TaskFolder, read_agent};
-use crate::task::script::Script;
+use crate::task::script::{self, Script};
 
 /// How long the agent may take for a message; who asks has a limit of its own.
 const LIMIT: Duration = Duration::from_secs(3600);
@@ -77,7 +77,7 @@ impl LoneAgent {
         let script = script.map_err(|faults| SessionError::Usage {
             message: format!(
                 "the script of agent `{name}` cannot be used: {}",
-                faults.join("; ")
+                script::said(&faults)
             ),
             help: None,
         })?;

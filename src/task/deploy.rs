@@ -16,7 +16,7 @@ use crate::json::{Map, Value, json};
 use crate::task::Determinism;
 
 pub use agent::{AgentRun, ContainerRun, PromptBy};
-pub use decides::MAX_TURNS;
+pub use decides::{MAX_TURNS, agent_keys};
 
 /// Files that say which packages a folder holds: what an installer writes beside them.
 pub const LOCK_FILES: [&str; 6] = [
@@ -497,9 +497,12 @@ impl AgentSpec {
             let known = known.chain(tables.keys()).map(String::as_str);
             let near = crate::diagnostic::did_you_mean(wanted, known);
             let help = near.unwrap_or_else(|| match agent_id {
-                Some(id) => format!("add a folder agents/{id}/ with an agent.toml"),
+                Some(id) => format!(
+                    "add a folder agents/{id}/ with an agent.toml, or [agents.{id}] to aebuild.toml"
+                ),
                 None => format!(
-                    "add a folder agents/{agent_name}/ with an agent.toml, or name another with `a2a_agent_id`"
+                    "add a folder agents/{agent_name}/ with an agent.toml, or [agents.{agent_name}] to aebuild.toml, or name \
+                     another with `a2a_agent_id`"
                 ),
             });
             let headline = format!("there is no agent `{wanted}`");

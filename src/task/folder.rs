@@ -14,10 +14,12 @@ mod settings;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, Source, did_you_mean};
 use crate::json::Value;
 use crate::system::{FileKind, System};
+use crate::task::parse::Written;
 use entry::Reader;
 
 pub use crate::task::ArtifactKind;
@@ -116,6 +118,14 @@ pub struct Definition {
     pub files: Vec<ArtifactFile>,
     /// What its TOML file says.
     pub settings: Value,
+    /// The TOML file, where there is one.
+    pub written: Option<Arc<Written>>,
+    /// The script that stands in a file of its own, where there is one.
+    pub script: Option<Arc<Written>>,
+    /// Whether a file of the folder says what it is: its TOML file, a Dockerfile or a script.
+    pub is_told: bool,
+    /// Whether its TOML file or script has errors, so that nothing is said that depends on what they say.
+    pub is_doubtful: bool,
     /// Faults of its content, which matter to who uses it.
     pub faults: Vec<Diagnostic>,
 }

@@ -21,6 +21,7 @@ use faults::Faults;
 
 pub use places::Places;
 pub use step::{COMMON_FIELDS, MAX_RETRIES, common_schema};
+pub use toml::Written;
 
 /// The types that steps may have.
 pub trait StepTypes {

@@ -8,6 +8,8 @@ mod read;
 mod schema;
 pub mod template;
 
+use std::fmt;
+
 use fancy_regex::Regex;
 
 use self::template::Template;
@@ -102,9 +104,32 @@ pub struct Found {
 #[derive(Clone, Debug)]
 pub struct Pattern(Regex);
 
+/// What is wrong with a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptFault {
+    /// The JSON pointer of the place at fault; of what is missing, that of what lacks it.
+    pub pointer: String,
+    /// What is wrong, with the number of the rule and the call.
+    pub text: String,
+    /// Whether a check against the [schema] says the same.
+    pub is_form: bool,
+}
+
+/// Returns what faults say, in one line.
+pub fn said(faults: &[ScriptFault]) -> String {
+    let texts: Vec<&str> = faults.iter().map(|fault| fault.text.as_str()).collect();
+    texts.join("; ")
+}
+
+impl fmt::Display for ScriptFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 impl Script {
     /// Reads a script; the error holds every fault. `type` and `id` are passed over.
-    pub fn read(value: &Value) -> Result<Self, Vec<String>> {
+    pub fn read(value: &Value) -> Result<Self, Vec<ScriptFault>> {
         read::read(value)
     }
 
@@ -147,6 +172,13 @@ impl Pattern {
         self.0.as_str()
     }
 
+    /// Returns the numbers and names of its groups, the whole being group 0.
+    fn group_names(&self) -> Vec<String> {
+        let groups = self.0.capture_names().enumerate();
+        let names = groups.flat_map(|(ix, name)| [Some(ix.to_string()), name.map(str::to_owned)]);
+        names.flatten().collect()
+    }
+
     fn is_found_in(&self, text: &str) -> Result<bool, String> {
         let found = self.0.is_match(text);
         found.map_err(|_| format!("the search for `{}` takes too long", self.as_str()))
@@ -186,8 +218,8 @@ mod tests {
         assert_eq!([1, 2, 3].map(rule), [0, 0, 1]);
         let faults = Script::read(&json!({"rules": [{"attempts": 0}]})).unwrap_err();
         assert_eq!(
-            faults,
-            ["rule 1: `attempts` must be a whole number of at least 1"]
+            faults[0].to_string(),
+            "rule 1: `attempts` must be a whole number of at least 1"
         );
     }
 

@@ -9,6 +9,47 @@ use crate::task::model::without_user;
 /// How often an agent asks its model for one reply, where nothing says it.
 pub const MAX_TURNS: u64 = 50;
 
+/// Returns the keys by which an agent of a type is described, besides its type and its id.
+pub fn agent_keys(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "scripted" => &["rules", "determinism"],
+        "model" => &[
+            "model",
+            "system_prompt",
+            "max_turns",
+            "params",
+            "determinism",
+        ],
+        "command" => &[
+            "command",
+            "prompt",
+            "reply_file",
+            "requirements",
+            "mount",
+            "variables",
+            "pass_variables",
+            "determinism",
+        ],
+        "a2a" => &[
+            "url",
+            "command",
+            "image",
+            "port",
+            "port_variable",
+            "path",
+            "ready_timeout_seconds",
+            "state",
+            "requirements",
+            "mount",
+            "variables",
+            "pass_variables",
+            "determinism",
+            "default_env_vars",
+        ],
+        _ => &[],
+    }
+}
+
 impl AgentSpec {
     /// Returns what decides how the agent behaves, besides the files of its folder and its model, as named values.
     pub fn decides(&self, isolation: &str) -> Vec<(&'static str, Value)> {

@@ -1,6 +1,7 @@
 //! Envs and agents of a task folder, and the aliases of both.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::content;
 use super::entry::{Entry, Reader};
@@ -10,8 +11,9 @@ use crate::diagnostic::Diagnostic;
 use crate::json::{Map, Node, Value, json};
 use crate::system::FileKind;
 use crate::task::config::keys_schema;
-use crate::task::deploy::AGENT_KINDS;
-use crate::task::parse::hide::hide;
+use crate::task::deploy::{AGENT_KINDS, agent_keys};
+use crate::task::parse::Written;
+use crate::task::parse::hide::{covered, hide};
 use crate::task::script::{self, Script};
 
 impl Reader<'_> {
@@ -38,6 +40,7 @@ impl Reader<'_> {
         let at = format!("{noun} `{}`", entry.name);
         let n_faults_before = self.faults.len();
         let settings = self.settings(&entry.path.join(file), &format!("{shown}/{file}"));
+        let is_whole = settings.as_ref().is_none_or(|settings| settings.is_whole);
         let has = |path: &str| content.files.iter().any(|file| file.path == path);
         let says_rules = settings
             .as_ref()
@@ -46,14 +49,9 @@ impl Reader<'_> {
             true => self.script(&entry.path.join(SCRIPT), &format!("{shown}/{SCRIPT}"), &at),
             false => None,
         };
-        let is_known = settings.is_some() || has("Dockerfile") || has(SCRIPT);
-        if !is_known && content.faults.is_empty() {
-            self.fault(
-                "missing-file",
-                format!("{at} has neither {file} nor Dockerfile"),
-                &format!("add {file}"),
-            );
-        }
+        // A file that cannot be read is there all the same, and so is one behind a link that is at fault.
+        let is_there = self.system.link_metadata(&entry.path.join(file)).is_ok();
+        let is_told = is_there || has("Dockerfile") || has(SCRIPT) || !content.faults.is_empty();
         let declared = settings.as_ref().and_then(|settings| settings.text("type"));
         let default = if script.is_some() {
             "scripted"
@@ -62,7 +60,9 @@ impl Reader<'_> {
         };
         let declared = declared.unwrap_or(default).to_owned();
         let told = match (kind, &settings) {
-            ("agents", Some(settings)) => self.type_at_fault(settings, script.is_some(), &at),
+            ("agents", Some(settings)) if is_whole => {
+                self.type_at_fault(settings, script.is_some(), &at)
+            }
             _ => None,
         };
         let declared = told.unwrap_or(declared);
@@ -70,8 +70,9 @@ impl Reader<'_> {
         if let Some(settings) = &settings {
             let n_faults = self.faults.len();
             self.check_settings(settings, &keys(kind, &declared), &at);
+            self.say_whose_keys(n_faults, kind, &declared, &at);
             let is_script = kind == "agents" && declared == "scripted";
-            if is_script && self.faults.len() == n_faults {
+            if is_script && is_whole {
                 self.check_script(settings, &at);
             }
             id = self.declared_id(settings, &at);
@@ -79,12 +80,31 @@ impl Reader<'_> {
                 hide(&settings.source, &mut self.faults[n_faults_before..]);
             }
         }
+        let is_doubtful = settings.is_none() && is_there
+            || self.faults[n_faults_before..]
+                .iter()
+                .any(Diagnostic::is_error);
+        let written = |settings: &Settings| {
+            Arc::new(Written {
+                source: covered(&settings.source),
+                node: settings.node.clone(),
+            })
+        };
         let definition = Definition {
             name: entry.name.clone(),
             id: self.id_of(id.as_deref(), &entry.name),
             kind: declared,
             folder: entry.path,
             files: content.files,
+            written: settings.as_ref().map(written),
+            script: script.as_ref().map(|script| {
+                Arc::new(Written {
+                    source: script.source.clone(),
+                    node: script.node.clone(),
+                })
+            }),
+            is_told,
+            is_doubtful,
             settings: joined(settings, script),
             faults: content.faults,
         };
@@ -134,30 +154,70 @@ impl Reader<'_> {
         Some(meant.to_owned())
     }
 
+    /// Says of a key that the type does not have which type does have it.
+    fn say_whose_keys(&mut self, from: usize, kind: &str, declared: &str, at: &str) {
+        if kind != "agents" {
+            return;
+        }
+        for fault in &mut self.faults[from..] {
+            let key = fault.place().map(|label| label.source.slice(label.span));
+            let Some(key) = key.map(str::to_owned) else {
+                continue;
+            };
+            if fault.code.as_str() != "unknown-field"
+                || fault.headline != format!("{at} has no key `{key}`")
+            {
+                continue;
+            }
+            if key == "pass_variables" {
+                // Which variables of a machine a folder may see is said by who runs it.
+                let help = "delete it here, and write it into [agents.<name>] of aebuild.toml";
+                fault.help = Some(help.to_owned());
+                continue;
+            }
+            if let Some(words) = kinds_with(&key, declared) {
+                fault.headline =
+                    format!("`{key}` is a key of {words}, and {at} is of type `{declared}`");
+                fault.help = Some(format!("delete `{key}`, or write another `type`"));
+            }
+        }
+    }
+
     /// Reads the script of an agent that stands in a file of its own.
     fn script(&mut self, path: &Path, shown: &str, at: &str) -> Option<Settings> {
         let source = self.source(path, shown)?;
         let parsed = crate::json::parse(&source);
-        let n_faults = self.faults.len();
+        let is_whole = parsed.faults.iter().all(|fault| !fault.is_error());
         self.faults.extend(parsed.faults);
         let node = parsed.root?;
-        let faults = crate::json::schema::check(&node, &script::schema(), &source, at);
-        self.faults.extend(faults);
-        let settings = Settings { source, node };
-        if self.faults.len() == n_faults {
+        let settings = Settings {
+            source,
+            node,
+            is_whole,
+        };
+        if is_whole {
+            let source = &settings.source;
+            let faults = crate::json::schema::check(&settings.node, &script::schema(), source, at);
+            self.faults.extend(faults);
             self.check_script(&settings, at);
         }
         Some(settings)
     }
 
-    /// Checks what a script says, which has the keys and types of one; it may stand in a file of its own too.
+    /// Checks what a script says beyond its keys and types; it may stand in a file of its own too.
     fn check_script(&mut self, settings: &Settings, at: &str) {
-        let Some(rules) = settings.node.member("rules") else {
+        if settings.node.member("rules").is_none() {
             return;
+        }
+        let written = Written {
+            source: settings.source.clone(),
+            node: settings.node.clone(),
         };
-        for fault in Script::read(&settings.value()).err().unwrap_or_default() {
+        let faults = Script::read(&settings.value()).err().unwrap_or_default();
+        for fault in faults.iter().filter(|fault| !fault.is_form) {
+            let span = written.span(&fault.pointer);
             let fault = Diagnostic::error("bad-script", format!("the script of {at}: {fault}"))
-                .primary(&settings.source, rules.key_span, "the rules start here")
+                .primary(&settings.source, span, "")
                 .help("see the page about scripted agents in the book");
             self.faults.push(fault);
         }
@@ -251,6 +311,20 @@ impl Reader<'_> {
 /// The file in which the script of an agent may stand.
 const SCRIPT: &str = "script.json";
 
+/// Names the types of agents that have a key which another type does not have.
+fn kinds_with(key: &str, declared: &str) -> Option<String> {
+    let kinds: Vec<String> = AGENT_KINDS
+        .iter()
+        .filter(|kind| **kind != declared && agent_keys(kind).contains(&key))
+        .map(|kind| format!("`{kind}`"))
+        .collect();
+    match &kinds[..] {
+        [] => None,
+        [one] => Some(format!("type {one}")),
+        _ => Some(format!("types {}", kinds.join(" and "))),
+    }
+}
+
 /// Returns what the file of an agent and its script say together.
 fn joined(settings: Option<Settings>, script: Option<Settings>) -> Value {
     let mut all = Map::new();
@@ -333,6 +407,13 @@ fn keys(folder: &str, kind: &str) -> Value {
         ("agents", "model" | "command" | "a2a") => {
             let mut own = table(&[], &with(&[("description", text())]));
             add_said(&mut own, "agents");
+            let takes = agent_keys(kind);
+            if let Some(Value::Object(own)) = own.get_mut("properties") {
+                own.retain(|key, _| {
+                    matches!(key.as_str(), "type" | "id" | "description" | "image")
+                        || takes.contains(&key.as_str())
+                });
+            }
             own
         }
         _ => json!({"type": "object", "properties": {"type": text(), "id": text()}}),

@@ -11,6 +11,8 @@ use crate::task::parse::toml;
 pub(super) struct Settings {
     pub source: Source,
     pub node: Node,
+    /// Whether the text is TOML, so that what is missing in the tree is missing in the file.
+    pub is_whole: bool,
 }
 
 impl Settings {
@@ -31,12 +33,20 @@ impl Reader<'_> {
         self.system.link_metadata(path).ok()?;
         let source = self.source(path, shown)?;
         let (node, faults) = toml::parse(&source);
+        let is_whole = !toml::is_disorder(&faults);
         self.faults.extend(faults);
-        Some(Settings { source, node })
+        Some(Settings {
+            source,
+            node,
+            is_whole,
+        })
     }
 
     /// Checks settings against the keys that they may have.
     pub fn check_settings(&mut self, settings: &Settings, keys: &Value, at: &str) {
+        if !settings.is_whole {
+            return;
+        }
         self.faults
             .extend(toml::check(&settings.node, keys, &settings.source, at));
     }

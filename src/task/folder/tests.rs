@@ -287,8 +287,6 @@ fn folders_without_content_are_refused() {
             mcp_server e = @local/f/e
             error[empty-folder]: `f/agents/a` has nothing in it
                 put a file into it, or delete it
-            error[missing-file]: env `e` has neither env.toml nor Dockerfile
-                add env.toml
             error[wrong-number-of-files]: `f/artifacts/a` is of type file_artifact_universe, but has 0 files
                 add a file
         "#]],

@@ -16,17 +16,17 @@ const SECRET_ENDS: [&str; 6] = [
     "authorization",
 ];
 
-/// Covers what may be a secret in the lines that the faults of a TOML file show, and in what they say.
-pub(crate) fn hide(source: &Source, faults: &mut [Diagnostic]) {
-    if faults.is_empty() {
-        return;
-    }
-    let spans = hidden(&source.text);
+/// Returns a TOML file with everything covered that may be a secret; every place in it stays where it is.
+pub(crate) fn covered(source: &Source) -> Source {
+    cover(source, &hidden(&source.text))
+}
+
+fn cover(source: &Source, spans: &[Span]) -> Source {
     if spans.is_empty() {
-        return;
+        return source.clone();
     }
     let mut bytes = source.text.as_bytes().to_vec();
-    for span in &spans {
+    for span in spans {
         for byte in &mut bytes[span.start as usize..span.end as usize] {
             // Every place in the text stays where it is.
             if !matches!(byte, b'\n' | b'\r') {
@@ -36,7 +36,19 @@ pub(crate) fn hide(source: &Source, faults: &mut [Diagnostic]) {
     }
     // Whole characters are covered, so nothing is replaced here.
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    let covered = Source::new(source.name.clone(), text);
+    Source::new(source.name.clone(), text)
+}
+
+/// Covers what may be a secret in the lines that the faults of a TOML file show, and in what they say.
+pub(crate) fn hide(source: &Source, faults: &mut [Diagnostic]) {
+    if faults.is_empty() {
+        return;
+    }
+    let spans = hidden(&source.text);
+    if spans.is_empty() {
+        return;
+    }
+    let covered = cover(source, &spans);
     for fault in faults {
         let is_hidden = |span: Span| spans.iter().any(|other| meet(*other, span));
         let is_secret = fault.place().is_some_and(|label| is_hidden(label.span));

@@ -5,9 +5,61 @@ use toml::de::{DeTable, DeValue};
 use super::faults::Faults;
 use crate::diagnostic::{Diagnostic, Source};
 use crate::json::{MAX_DEPTH, Member, Node, NodeKind, Number, Span, Value, schema};
+use crate::task::config::URL;
 
 /// A key has at most this many parts, so that no nesting is deeper than a stack can bear.
 const MAX_KEY_PARTS: usize = 16;
+
+/// A TOML file or a script that was read, and where everything in it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Written {
+    /// The file; what may be a secret is covered.
+    pub source: Source,
+    /// Its tree.
+    pub node: Node,
+}
+
+impl Written {
+    /// Returns the span of what a JSON pointer leads to; where nothing stands there, that of the nearest that does.
+    pub fn span(&self, pointer: &str) -> Span {
+        let mut found = (self.node.span, &self.node);
+        for part in pointer.split('/').skip(1) {
+            let part = part.replace("~1", "/").replace("~0", "~");
+            let next = match &found.1.kind {
+                NodeKind::Object(_) => found.1.member(&part).map(|member| {
+                    // A table that is made of a heading, or of dotted keys, has no text of its own.
+                    let span = match member.value.kind {
+                        NodeKind::Object(_) => member.key_span,
+                        _ => member.value.span,
+                    };
+                    (span, &member.value)
+                }),
+                NodeKind::Array(items) => {
+                    let item = part.parse::<usize>().ok().and_then(|ix| items.get(ix));
+                    item.map(|item| (item.span, item))
+                }
+                _ => None,
+            };
+            let Some(next) = next else { break };
+            found = next;
+        }
+        found.0
+    }
+
+    /// Returns the span of the key that a JSON pointer leads to, if there is one.
+    pub fn key_span(&self, pointer: &str) -> Option<Span> {
+        let (above, key) = pointer.rsplit_once('/')?;
+        let key = key.replace("~1", "/").replace("~0", "~");
+        Some(self.node.pointer(above)?.member(&key)?.key_span)
+    }
+}
+
+/// Returns whether faults of reading say that the text is no TOML, so that nothing that is known of it is sure.
+pub(crate) fn is_disorder(faults: &[Diagnostic]) -> bool {
+    faults
+        .iter()
+        .any(|fault| matches!(fault.code.as_str(), "not-toml" | "nesting-too-deep"))
+}
 
 /// Reads a TOML file; where it is not TOML, what could be read comes back.
 pub(crate) fn parse(source: &Source) -> (Node, Vec<Diagnostic>) {
@@ -53,6 +105,11 @@ pub(crate) fn parse(source: &Source) -> (Node, Vec<Diagnostic>) {
     )
 }
 
+/// Returns the name of a file without the folders that it is in.
+pub(crate) fn file_name(source: &Source) -> &str {
+    source.name.rsplit('/').next().unwrap_or(&source.name)
+}
+
 /// Checks a tree that was read from TOML against a JSON Schema, and speaks of tables and keys.
 pub(crate) fn check(node: &Node, keys: &Value, source: &Source, at: &str) -> Vec<Diagnostic> {
     let say = |text: &str| {
@@ -72,6 +129,15 @@ pub(crate) fn check(node: &Node, keys: &Value, source: &Source, at: &str) -> Vec
                 Some(rest) => format!("add {}", rest.replacen("\":", " =", 1)),
                 None => say(help),
             });
+        if fault.code.as_str() == "wrong-pattern"
+            && fault
+                .help
+                .as_deref()
+                .is_some_and(|help| help.ends_with(URL))
+        {
+            let help = "write an address that begins with `http://` or `https://`";
+            fault.help = Some(help.to_owned());
+        }
         for label in &mut fault.labels {
             label.text = say(&label.text);
         }
@@ -110,7 +176,7 @@ impl Reader<'_> {
                     let message = message.trim_end().replace('\n', "; ");
                     Diagnostic::error(
                         "not-toml",
-                        format!("`{}` is not TOML: {message}", source.name),
+                        format!("`{}` is not TOML: {message}", file_name(source)),
                     )
                     .primary(source, span, "")
                 }

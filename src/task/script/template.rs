@@ -42,28 +42,36 @@ pub struct Path {
 }
 
 impl Template {
-    /// Reads a template. Every fault is added to a list.
-    pub fn read(value: &Value, faults: &mut Vec<String>) -> Self {
+    /// Reads a template. Every fault is added to a list, with the JSON pointer of its place: that of the template and what is
+    /// below it.
+    pub fn read_at(value: &Value, at: &str, faults: &mut Vec<(String, String)>) -> Self {
         match value {
-            Value::String(text) => Self::read_text(text, faults),
+            Value::String(text) => Self::read_text(text, at, faults),
             Value::Array(items) => {
-                Template::List(items.iter().map(|item| Self::read(item, faults)).collect())
+                let items = items.iter().enumerate();
+                let read = |(ix, item): (usize, &Value)| {
+                    Self::read_at(item, &format!("{at}/{ix}"), faults)
+                };
+                Template::List(items.map(read).collect())
             }
             Value::Object(members) => {
-                let read =
-                    |(key, value): (&String, &Value)| (key.clone(), Self::read(value, faults));
+                let read = |(key, value): (&String, &Value)| {
+                    let at = format!("{at}/{}", escaped(key));
+                    (key.clone(), Self::read_at(value, &at, faults))
+                };
                 Template::Object(members.iter().map(read).collect())
             }
             plain => Template::Plain(plain.clone()),
         }
     }
 
-    fn read_text(text: &str, faults: &mut Vec<String>) -> Self {
+    fn read_text(text: &str, at: &str, faults: &mut Vec<(String, String)>) -> Self {
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some((before, behind)) = rest.split_once("{{") {
             let Some((inner, after)) = behind.split_once("}}") else {
-                faults.push(format!("`{{{{{behind}` is not closed by `}}}}`"));
+                let why = format!("`{{{{{behind}` is not closed by `}}}}`");
+                faults.push((at.to_owned(), why));
                 return Template::Plain(Value::Null);
             };
             match Path::read(inner) {
@@ -71,7 +79,7 @@ impl Template {
                     return Template::Hole(path);
                 }
                 Ok(path) => pieces.extend([Piece::Plain(before.to_owned()), Piece::Hole(path)]),
-                Err(fault) => faults.push(fault),
+                Err(why) => faults.push((at.to_owned(), why)),
             }
             rest = after;
         }
@@ -82,23 +90,30 @@ impl Template {
         Template::Text(pieces)
     }
 
-    /// Returns every hole.
-    pub fn holes(&self) -> Vec<&Path> {
+    /// Returns every hole, with the JSON pointer of the text that it is in.
+    pub fn holes_below(&self, at: &str) -> Vec<(String, &Path)> {
         match self {
             Template::Plain(_) => Vec::new(),
-            Template::Hole(path) => vec![path],
+            Template::Hole(path) => vec![(at.to_owned(), path)],
             Template::Text(pieces) => {
                 let holes = pieces.iter().filter_map(|piece| match piece {
-                    Piece::Hole(path) => Some(path),
+                    Piece::Hole(path) => Some((at.to_owned(), path)),
                     Piece::Plain(_) => None,
                 });
                 holes.collect()
             }
-            Template::List(items) => items.iter().flat_map(Template::holes).collect(),
-            Template::Object(members) => members
-                .iter()
-                .flat_map(|(_, value)| value.holes())
-                .collect(),
+            Template::List(items) => {
+                let items = items.iter().enumerate();
+                items
+                    .flat_map(|(ix, item)| item.holes_below(&format!("{at}/{ix}")))
+                    .collect()
+            }
+            Template::Object(members) => {
+                let members = members.iter();
+                members
+                    .flat_map(|(key, value)| value.holes_below(&format!("{at}/{}", escaped(key))))
+                    .collect()
+            }
         }
     }
 
@@ -202,6 +217,31 @@ impl Path {
         &self.root
     }
 
+    /// Returns the name or number right behind the first name, where it is a plain one.
+    pub fn second(&self) -> Option<String> {
+        let inner = self.text.get(2 + self.root.len()..self.text.len() - 2)?;
+        let plain = |text: &str| {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let end = text.find(|c: char| !is_plain(c)).unwrap_or(text.len());
+            let whole = text[end..].is_empty() || text[end..].starts_with(['.', '[']);
+            (end > 0 && whole).then(|| text[..end].to_owned())
+        };
+        match inner.strip_prefix('.') {
+            Some(rest) => plain(rest),
+            None => {
+                let quoted = inner
+                    .strip_prefix("['")
+                    .and_then(|rest| rest.split_once("']"));
+                let quoted = quoted.or_else(|| {
+                    inner
+                        .strip_prefix("[\"")
+                        .and_then(|rest| rest.split_once("\"]"))
+                });
+                plain(quoted?.0)
+            }
+        }
+    }
+
     fn find(&self, scope: &Value) -> Option<Value> {
         let found = self.path.query(scope).all();
         if self.is_many && !found.is_empty() {
@@ -214,6 +254,11 @@ impl Path {
         self.find(scope)
             .ok_or_else(|| format!("template `{}` finds nothing", self.text))
     }
+}
+
+/// Returns a key as a part of a JSON pointer.
+pub(super) fn escaped(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
 }
 
 /// Returns whether a name can start a path.
@@ -259,10 +304,13 @@ mod tests {
             "found": {"emails": [{"id": "m1", "n": 2}, {"id": "m2", "n": 3}], "odd key": true},
         });
         let mut faults = Vec::new();
-        let template = Template::read(&template, &mut faults);
+        let template = Template::read_at(&template, "", &mut faults);
         match faults.is_empty() {
             true => template.fill(&scope),
-            false => Err(faults.join("\n")),
+            false => {
+                let whys: Vec<String> = faults.into_iter().map(|(_, why)| why).collect();
+                Err(whys.join("\n"))
+            }
         }
     }
 
@@ -294,7 +342,7 @@ mod tests {
         for (name, holds) in [("yes", true), ("no", false)] {
             for at in 0..6 {
                 let template = json!(format!("{{{{{name}[{at}]}}}}"));
-                let template = Template::read(&template, &mut Vec::new());
+                let template = Template::read_at(&template, "", &mut Vec::new());
                 assert_eq!(template.holds(&scope), holds, "{name} {at}");
             }
         }

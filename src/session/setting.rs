@@ -123,17 +123,11 @@ impl Session {
     /// Refuses a type that the configuration names and that is not there: a slip would keep what must not be kept.
     fn check_types(&self) -> Result<(), SessionError> {
         let names: Vec<&str> = self.registry.0.iter().map(|known| known.name).collect();
-        let unknown = |name: &&String| self.registry.find(name).is_none();
-        let Some(name) = self.config.determinism.types.keys().find(unknown) else {
-            return Ok(());
-        };
-        let near = crate::diagnostic::nearest(name, names);
-        Err(SessionError::Usage {
-            message: format!(
-                "`determinism.types` of aebuild.toml names `{name}`, which is no step type"
-            ),
-            help: near.map(|near| format!("did you mean `{near}`?")),
-        })
+        let faults = config::check_types(&self.config, &names);
+        match faults.is_empty() {
+            true => Ok(()),
+            false => Err(SessionError::Faults(faults)),
+        }
     }
 
     /// Returns the workspace root: where `aebuild.toml` is, else the folder that was named.
@@ -492,10 +486,7 @@ pub(super) fn read_config(
             digest: digester.finish(),
         });
     };
-    let shown = path
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned());
-    let shown = shown.unwrap_or_else(|| config::FILE_NAME.to_owned());
+    let shown = config::shown(system, &path);
     let bytes = system
         .read(&path, folder::MAX_FILE_BYTES)
         .map_err(|error| SessionError::World(format!("`{shown}` cannot be read: {error}")))?;

@@ -3,19 +3,23 @@
 //! Every key is described once, in [`KEYS`]: its page in the book, the check of its value and its nearest name come from
 //! there.
 
+mod check;
 mod keys;
 mod level;
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use super::model;
-use super::parse::{hide, toml};
+use super::parse::{Written, hide, toml};
 use crate::diagnostic::{Diagnostic, Source};
-use crate::json::{Node, Value};
+use crate::json::{Member, Node, Span, Value};
 use crate::system::{FileKind, System};
 use crate::task::Determinism;
 
+pub use check::{Used, check_types, unused};
+pub(crate) use keys::URL;
 pub use keys::{KEYS, KeyDoc, KeyKind, schema as keys_schema};
 pub use level::{Level, lint_places};
 
@@ -47,6 +51,21 @@ pub struct Config {
     pub agents: BTreeMap<String, Value>,
     /// For each model of `[models.<name>]`, how it is reached.
     pub models: BTreeMap<String, Value>,
+    /// The file, where there is one.
+    pub written: Option<Arc<Written>>,
+    /// Whether the file is at fault in such a way that a table which is not found may be in it all the same.
+    pub is_broken: bool,
+    /// The tables that have faults, such as `envs.mail`: nothing is said that depends on what they say.
+    pub doubtful: BTreeSet<String>,
+}
+
+impl Config {
+    /// Returns the place of what a JSON pointer leads to in the file, such as `/envs/mail`.
+    pub fn place(&self, pointer: &str) -> Option<(&Source, Span)> {
+        let written = self.written.as_ref()?;
+        written.node.pointer(pointer)?;
+        Some((&written.source, written.span(pointer)))
+    }
 }
 
 /// `[cache]`.
@@ -191,22 +210,48 @@ pub fn find(system: &dyn System, from: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Reads the settings; where a value is at fault its default stands.
+/// Returns the path of the file as somebody in the current folder would type it.
+pub fn shown(system: &dyn System, path: &Path) -> String {
+    let here = system.current_folder();
+    let here = here.and_then(|here| system.canonical(&here));
+    let (Ok(here), Ok(path)) = (here, system.canonical(path)) else {
+        return path.to_string_lossy().into_owned();
+    };
+    let folder = path.parent().unwrap_or(&path);
+    let shown = match (path.strip_prefix(&here), here.strip_prefix(folder)) {
+        (Ok(below), _) => below.to_path_buf(),
+        (Err(_), Ok(up)) => {
+            let up = up.components().map(|_| Component::ParentDir);
+            up.collect::<PathBuf>()
+                .join(path.file_name().unwrap_or_default())
+        }
+        _ => path,
+    };
+    shown.to_string_lossy().into_owned()
+}
+
+/// Reads the settings, as far as they can be read; where a value is at fault its default stands.
 pub fn read(source: &Source) -> (Config, Vec<Diagnostic>) {
     let (root, mut faults) = toml::parse(source);
-    faults.extend(toml::check(
-        &root,
-        keys_schema(),
-        source,
-        &format!("`{}`", source.name),
-    ));
-    faults.extend(passwords(&root, source));
-    hide::hide(source, &mut faults);
-    let at = |table: &str, key: &str| root.get(table).and_then(|table| table.get(key));
-    let mut config = Config::default();
-    if faults.iter().any(Diagnostic::is_error) {
-        return (config, faults);
+    let is_toml = !toml::is_disorder(&faults);
+    if is_toml {
+        let name = format!("`{}`", toml::file_name(source));
+        faults.extend(toml::check(&root, keys_schema(), source, &name));
+        faults.extend(passwords(&root, source));
     }
+    let is_broken = !is_toml || is_broken(&root, &faults);
+    let doubtful = doubtful(&root, &faults);
+    let spans: Vec<Span> = places(&faults).collect();
+    hide::hide(source, &mut faults);
+    let at = |table: &str, key: &str| {
+        let node = root.get(table).and_then(|table| table.get(key))?;
+        (!spans.contains(&node.span)).then_some(node)
+    };
+    let mut config = Config {
+        is_broken,
+        doubtful,
+        ..Config::default()
+    };
     let text = |table, key| at(table, key).and_then(Node::as_str);
     let number = |table, key, value: &mut f64| {
         if let Some(written) = at(table, key).and_then(Node::as_f64) {
@@ -271,7 +316,58 @@ pub fn read(source: &Source) -> (Config, Vec<Diagnostic>) {
     config.envs = tables("envs");
     config.agents = tables("agents");
     config.models = tables("models");
+    config.written = Some(Arc::new(Written {
+        source: hide::covered(source),
+        node: root,
+    }));
     (config, faults)
+}
+
+/// Returns the places of errors.
+fn places(faults: &[Diagnostic]) -> impl Iterator<Item = Span> {
+    let errors = faults.iter().filter(|fault| fault.is_error());
+    errors.filter_map(|fault| Some(fault.place()?.span))
+}
+
+/// The tables whose members are named by the author.
+const NAMED: [&str; 3] = ["envs", "agents", "models"];
+
+/// Returns whether a table of an env, agent or model may be missing because of a fault.
+fn is_broken(root: &Node, faults: &[Diagnostic]) -> bool {
+    let members = root.as_object().unwrap_or_default();
+    let is_at_fault = |member: &Member| {
+        places(faults).any(|span| span == member.key_span || span == member.value.span)
+    };
+    let is_named = |member: &Member| NAMED.contains(&member.key.as_str());
+    members.iter().any(|member| {
+        let is_known = keys_schema()
+            .pointer("/properties")
+            .is_some_and(|known| known.get(&member.key).is_some());
+        (is_named(member) || !is_known) && is_at_fault(member)
+    })
+}
+
+/// Returns the tables that have an error in them.
+fn doubtful(root: &Node, faults: &[Diagnostic]) -> BTreeSet<String> {
+    fn has(member: &Member, spans: &[Span]) -> bool {
+        let is_in = |span: &Span, outer: Span| outer.start <= span.start && span.end <= outer.end;
+        let here = |span: &Span| is_in(span, member.key_span) || is_in(span, member.value.span);
+        spans.iter().any(here)
+            || member
+                .value
+                .as_object()
+                .is_some_and(|members| members.iter().any(|member| has(member, spans)))
+    }
+    let spans: Vec<Span> = places(faults).collect();
+    if spans.is_empty() {
+        return BTreeSet::new();
+    }
+    let tables = NAMED.iter().flat_map(|kind| {
+        let members = root.get(kind).and_then(Node::as_object).unwrap_or_default();
+        let at_fault = members.iter().filter(|member| has(member, &spans));
+        at_fault.map(move |member| format!("{kind}.{}", member.key))
+    });
+    tables.collect()
 }
 
 /// Refuses the passwords in the addresses of models.
@@ -282,7 +378,8 @@ fn passwords(root: &Node, source: &Source) -> Vec<Diagnostic> {
         model::user_of(url.as_str()?)?;
         let headline = format!(
             "`models.{}.base_url` of `{}` holds a password or a key",
-            table.key, source.name
+            table.key,
+            toml::file_name(source)
         );
         let fault = Diagnostic::error("wrong-pattern", headline)
             .primary(source, url.span, "what stands before `@`")
@@ -307,260 +404,4 @@ fn determinism(table: Option<&Node>) -> BTreeMap<String, Determinism> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::diagnostic::concise::concise;
-    use crate::system::MemorySystem;
-    use expect_test::{Expect, expect};
-    use proptest::prelude::*;
-
-    fn check(text: &str, expected: Expect) {
-        let (_, mut faults) = read(&Source::new("aebuild.toml", text));
-        crate::diagnostic::sort(&mut faults);
-        let helps = faults.iter().filter_map(|fault| fault.help.as_deref());
-        let helps: String = helps.map(|help| format!("  help: {help}\n")).collect();
-        expected.assert_eq(&format!("{}{helps}", concise(&faults)));
-    }
-
-    #[test]
-    fn an_empty_file_is_all_defaults() {
-        assert_eq!(
-            read(&Source::new("aebuild.toml", "")),
-            (Config::default(), vec![])
-        );
-    }
-
-    #[test]
-    fn every_key_is_read() {
-        let text = r#"
-            [cache]
-            dir = "c"
-            size_limit_gb = 2
-            max_age_days = 7
-            durability = "fast"
-            [run]
-            jobs = 3
-            prompt_jobs = 20
-            task_jobs = 2
-            step_timeout_seconds = 60
-            keep_runs = 5
-            [sandbox]
-            isolation = "none"
-            pass_variables = ["HOME", "LANG"]
-            [retry]
-            backoff_seconds = 0.5
-            backoff_factor = 3
-            max_backoff_seconds = 9.5
-            [score]
-            min = 0.5
-            [determinism.types]
-            run_code = "sampled"
-            [determinism.steps]
-            "t/a" = "volatile"
-            b = "pure"
-            [lint]
-            made-up = "off"
-            unordered-observer = "error"
-            [python]
-            packages = ["mcp<2"]
-            [envs.email]
-            builtin = "mail"
-        "#;
-        let (config, faults) = read(&Source::new("aebuild.toml", text));
-        assert_eq!(faults, []);
-        expect![[r#"
-            Config {
-                cache: CacheConfig {
-                    dir: Some(
-                        "c",
-                    ),
-                    size_limit_gb: 2.0,
-                    max_age_days: 7,
-                    durability: Fast,
-                },
-                run: RunConfig {
-                    jobs: Some(
-                        3,
-                    ),
-                    prompt_jobs: Some(
-                        20,
-                    ),
-                    task_jobs: 2,
-                    step_timeout_seconds: Some(
-                        60,
-                    ),
-                    keep_runs: 5,
-                },
-                sandbox: SandboxConfig {
-                    isolation: None,
-                    pass_variables: [
-                        "HOME",
-                        "LANG",
-                    ],
-                },
-                retry: RetryDelays {
-                    backoff_seconds: 0.5,
-                    backoff_factor: 3.0,
-                    max_backoff_seconds: 9.5,
-                },
-                score: ScoreConfig {
-                    min: Some(
-                        0.5,
-                    ),
-                },
-                determinism: DeterminismConfig {
-                    types: {
-                        "run_code": Sampled,
-                    },
-                    steps: {
-                        "b": Pure,
-                        "t/a": Volatile,
-                    },
-                },
-                lint: {
-                    "made-up": Off,
-                    "unordered-observer": At(
-                        Error,
-                    ),
-                },
-                python_packages: [
-                    "mcp<2",
-                ],
-                envs: {
-                    "email": Object {
-                        "builtin": String("mail"),
-                    },
-                },
-                agents: {},
-                models: {},
-            }
-        "#]]
-        .assert_debug_eq(&config);
-        let of = |task, step, kind| config.determinism.of(task, step, kind);
-        assert_eq!(of("t", "a", "run_code"), Some(Determinism::Volatile));
-        assert_eq!(of("u", "a", "run_code"), Some(Determinism::Sampled));
-        assert_eq!(of("u", "b", "run_code"), Some(Determinism::Pure));
-        assert_eq!(of("u", "c", "x"), None);
-    }
-
-    #[test]
-    fn unknown_keys_wrong_types_and_ranges_are_refused_at_once() {
-        check(
-            "[cach]\n[cache]\nsize_limit_gb = \"20\"\ndurabilty = \"fast\"\n[run]\njobs = 0\ntask_jobs = 1.5\n\
-             [sandbox]\nisolation = \"bubblewarp\"\npass_variables = [\"A=B\", \"\", 1]\n[score]\nmin = 2\n\
-             [determinism.types]\nrun_code = \"random\"\n",
-            expect![[r#"
-                aebuild.toml:1:2: error[unknown-field]: `aebuild.toml` has no key `cach`
-                aebuild.toml:3:17: error[wrong-type]: `cache.size_limit_gb` of `aebuild.toml` is a string, not a number from 0.001 to 1000000
-                aebuild.toml:4:1: error[unknown-field]: `cache` of `aebuild.toml` has no key `durabilty`
-                aebuild.toml:6:8: error[out-of-range]: `run.jobs` of `aebuild.toml` is 0, but must be from 1 to 1024
-                aebuild.toml:7:13: error[wrong-type]: `run.task_jobs` of `aebuild.toml` is the number 1.5, not a whole number from 1 to 1024
-                aebuild.toml:9:13: error[unknown-value]: `sandbox.isolation` of `aebuild.toml` can't be `bubblewarp`
-                aebuild.toml:10:19: error[wrong-pattern]: `sandbox.pass_variables[0]` of `aebuild.toml` can't be `A=B`
-                aebuild.toml:10:26: error[wrong-pattern]: `sandbox.pass_variables[1]` of `aebuild.toml` can't be ``
-                aebuild.toml:10:30: error[wrong-type]: `sandbox.pass_variables[2]` of `aebuild.toml` is a number, not a string
-                aebuild.toml:12:7: error[out-of-range]: `score.min` of `aebuild.toml` is 2, but must be from 0 to 1
-                aebuild.toml:14:12: error[unknown-value]: `determinism.types.run_code` of `aebuild.toml` can't be `random`
-                  help: did you mean `cache`, which is there already? delete one of them
-                  help: delete the quotes
-                  help: did you mean `durability`?
-                  help: write a number from 1 to 1024
-                  help: round it to a whole number
-                  help: did you mean `bubblewrap`?
-                  help: write a text that matches the pattern ^[A-Za-z_][A-Za-z0-9_]*$
-                  help: write a text that matches the pattern ^[A-Za-z_][A-Za-z0-9_]*$
-                  help: write it in double quotes
-                  help: write a number from 0 to 1
-                  help: write one of `pure`, `sampled`, `volatile`
-            "#]],
-        );
-    }
-
-    #[test]
-    fn a_key_that_is_written_into_the_file_is_refused_and_not_shown() {
-        let text = "[models.m]\nkey_variable = \"sk-ant-abc-123\"\nkey = \"sk-ant-abc-123\"\n\
-                    base_url = \"http://me:sk-ant-abc-123@h\"\napi_key = sk-ant-abc-123\n";
-        let (_, faults) = read(&Source::new("aebuild.toml", text));
-        let shown = format!("{faults:?}");
-        for label in faults.iter().flat_map(|fault| &fault.labels) {
-            assert!(
-                !label.source.text.contains("sk-ant"),
-                "{}",
-                label.source.text
-            );
-        }
-        assert!(!shown.contains("sk-ant"), "{shown}");
-        check(
-            "[models.m]\nkey_variable = \"sk-ant-abc-123\"\nkey = \"sk-ant-abc-123\"\n\
-             base_url = \"http://me:sk-ant-abc-123@h\"\n",
-            expect![[r#"
-                aebuild.toml:2:16: error[wrong-pattern]: `models.m.key_variable` of `aebuild.toml` can't be what is written there
-                aebuild.toml:3:1: error[unknown-field]: `models.m` of `aebuild.toml` has no key `key`
-                aebuild.toml:4:12: error[wrong-pattern]: `models.m.base_url` of `aebuild.toml` holds a password or a key
-                  help: write the name of the environment variable that holds the key, not the key
-                  help: the keys are `api`, `base_url`, `input_price_per_mtok`, `key_variable`, `max_concurrent`, `max_output_tokens`, `max_retries`, `model`, `output_price_per_mtok`, `timeout_seconds`
-                  help: put the key into an environment variable, name that with `key_variable`, and delete what stands before `@`
-            "#]],
-        );
-    }
-
-    #[test]
-    fn tables_written_twice_and_broken_text_are_refused() {
-        check(
-            "[run]\njobs = 1\n[run]\njobs = 2\n",
-            expect![[r#"
-            aebuild.toml:3:2: error[duplicate-key]: key `run` is written twice in one table
-            aebuild.toml:4:1: error[duplicate-key]: key `jobs` is written twice in one table
-              help: delete one of them
-              help: delete one of them
-        "#]],
-        );
-        check(
-            "[run\n",
-            expect![[r#"
-            aebuild.toml:1:5: error[not-toml]: `aebuild.toml` is not TOML: unclosed table, expected `]`
-        "#]],
-        );
-        check(
-            "run = 1\n",
-            expect![[r#"
-                aebuild.toml:1:7: error[wrong-type]: `run` of `aebuild.toml` is a number, not a table
-            "#]],
-        );
-    }
-
-    #[test]
-    fn the_nearest_file_counts() {
-        let system = MemorySystem::new();
-        system.write("/w/aebuild.toml", "");
-        system.write("/w/a/b/tasks/t.json", "[]");
-        assert_eq!(
-            find(&system, Path::new("/w/a/b")),
-            Some(PathBuf::from("/w/aebuild.toml"))
-        );
-        system.write("/w/a/aebuild.toml", "");
-        assert_eq!(
-            find(&system, Path::new("/w/a/b")),
-            Some(PathBuf::from("/w/a/aebuild.toml"))
-        );
-    }
-
-    #[test]
-    fn the_defaults_in_the_book_are_the_defaults_in_the_code() {
-        let text: String = KEYS
-            .iter()
-            .filter(|key| !key.default.is_empty() && !key.path.contains('*'))
-            .map(|key| format!("{} = {}\n", key.path, key.default))
-            .collect();
-        let (config, faults) = read(&Source::new("aebuild.toml", text));
-        assert_eq!(faults, []);
-        assert_eq!(config, Config::default());
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_panics(text in "(\\[?(cache|run|jobs|score|min)\\]?|[=\n\"'. 0-9\\[\\]{}é])*") {
-            read(&Source::new("aebuild.toml", text));
-        }
-    }
-}
+mod tests;

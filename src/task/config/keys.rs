@@ -24,6 +24,8 @@ pub struct KeyDoc {
 pub enum KeyKind {
     /// A text that is not empty.
     Text,
+    /// An address.
+    Url,
     /// The name of an environment variable.
     Variable,
     /// A list of names of environment variables.
@@ -42,6 +44,10 @@ pub enum KeyKind {
 
 /// The form of the name of an environment variable.
 const VARIABLE: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
+
+/// The form of an address.
+pub(crate) const URL: &str =
+    r"^https?://([^\s/?#@]*@)?(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(:[0-9]{1,5})?([/?#]\S*)?$";
 
 const DETERMINISM: KeyKind = KeyKind::OneOf(&["pure", "sampled", "volatile"]);
 
@@ -227,7 +233,7 @@ pub const KEYS: &[KeyDoc] = &[
     },
     KeyDoc {
         path: "envs.*.url",
-        kind: KeyKind::Text,
+        kind: KeyKind::Url,
         default: "",
         doc: "The address of the MCP endpoint of a server that runs already. It is emptied by `data/reset` when a task deploys it, if it has the data plane.",
     },
@@ -303,7 +309,7 @@ pub const KEYS: &[KeyDoc] = &[
     },
     KeyDoc {
         path: "agents.*.url",
-        kind: KeyKind::Text,
+        kind: KeyKind::Url,
         default: "",
         doc: "The address of an agent that runs already and serves A2A, 0.3 or 1.0: its card is at `/.well-known/agent-card.json` or `/.well-known/agent.json` below it. For `type = \"a2a\"`.",
     },
@@ -423,7 +429,7 @@ pub const KEYS: &[KeyDoc] = &[
     },
     KeyDoc {
         path: "models.*.base_url",
-        kind: KeyKind::Text,
+        kind: KeyKind::Url,
         default: "",
         doc: "The address of the endpoint, below which `/chat/completions` or `/v1/messages` is; without a password. Where it is not set: that of who made the API. A model that has no table is asked at the address that `OPENAI_BASE_URL`, `ANTHROPIC_BASE_URL` or `LITELLM_BASE_URL` names.",
     },
@@ -534,6 +540,7 @@ impl KeyKind {
     fn schema(self) -> Value {
         match self {
             KeyKind::Text => json!({"type": "string", "minLength": 1}),
+            KeyKind::Url => json!({"type": "string", "pattern": URL}),
             KeyKind::Variable => json!({"type": "string", "pattern": VARIABLE}),
             KeyKind::Variables => json!({
                 "type": "array",
@@ -554,6 +561,7 @@ impl KeyKind {
     pub fn words(self) -> String {
         match self {
             KeyKind::Text => "text".to_owned(),
+            KeyKind::Url => "address".to_owned(),
             KeyKind::Variable => "variable name".to_owned(),
             KeyKind::Variables => "list of variable names".to_owned(),
             KeyKind::Texts => "list of texts".to_owned(),

@@ -18,13 +18,15 @@ pub mod partial;
 mod reach;
 mod retry;
 pub mod secret;
+mod script;
 mod teardown;
 mod together;
+mod triggers;
 mod unneeded_edge;
 mod unused_deployment;
 pub mod unused_folder;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, Severity};
@@ -58,7 +60,12 @@ pub struct Checked<'a> {
     pub folder: &'a TaskFolder,
     /// What `aebuild.toml` says.
     pub config: &'a Config,
+    /// The tools of the envs that are compiled in, as `tools/list` declares them.
+    pub env_tools: &'a EnvTools,
 }
+
+/// The tools of the envs that are compiled in, by the names of the envs.
+pub type EnvTools = BTreeMap<String, Vec<Value>>;
 
 /// A rule: it finds one kind of fault.
 pub struct Rule {
@@ -83,6 +90,8 @@ pub const RULES: &[Rule] = &[
     made_twice::RULE,
     artifact::RULE,
     definition::RULE,
+    script::RULE,
+    triggers::RULE,
     retry::TARGET,
     retry::CONFLICT,
     observer::RULE,

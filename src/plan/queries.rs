@@ -8,7 +8,7 @@ use super::deployed::{Deployed, deployed, made_of, with_parts};
 use super::inputs::{SettingInput, TaskInput};
 use super::timed::is_timed;
 use super::touched::touches;
-use crate::check::{self, Checked};
+use crate::check::{self, Checked, EnvTools};
 use crate::context::{Entry, Place};
 use crate::diagnostic::{Diagnostic, Source};
 use crate::digest::{Digest, Digester, Manifest};
@@ -38,6 +38,8 @@ pub struct Setting {
     pub tools: BTreeMap<String, String>,
     /// The environment variables of this machine that steps may declare, and those that say how models are reached.
     pub variables: BTreeMap<String, Option<String>>,
+    /// The tools of the envs that are compiled in.
+    pub env_tools: Arc<EnvTools>,
 }
 
 impl Setting {
@@ -208,6 +210,7 @@ pub fn checked(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Vec<
         has_errors: faults.iter().any(Diagnostic::is_error),
         folder: folder.as_ref(),
         config: &setting.setting(db).config,
+        env_tools: &setting.setting(db).env_tools,
     };
     check::level::apply(&checked.config.lint, &mut faults);
     faults.extend(check::check(&checked));

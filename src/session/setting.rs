@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use aebuild_cache::{Cache, Durability as CacheDurability, Options};
 
 use super::load::Unit;
 use super::{RunOptions, Session, SessionError, SessionOptions};
+use crate::check::EnvTools;
 use crate::diagnostic::Diagnostic;
 use crate::digest::{Digest, Digester};
 use crate::json::Value;
 use crate::plan::{self, Database, FileMemo, Setter as _, Setting, SettingInput};
+use crate::provider::builtin;
 use crate::provider::local::{LocalSandboxes, Wanted};
 use crate::step::Registry;
 use crate::system::{FileKind, Stamp, System};
@@ -22,6 +24,13 @@ use crate::task::{folder, model};
 
 /// The folder of aebuild's own files at the workspace root.
 pub const STATE_FOLDER: &str = ".aebuild";
+
+/// The tools of the envs that are compiled in.
+static ENV_TOOLS: LazyLock<Arc<EnvTools>> = LazyLock::new(|| {
+    let names = builtin::names().into_iter();
+    let each = names.filter_map(|name| Some((name.to_owned(), builtin::tools(name)?)));
+    Arc::new(each.collect())
+});
 
 /// How many settings are kept apart.
 const MAX_SETTINGS: usize = 4;
@@ -429,6 +438,7 @@ impl Session {
             isolation,
             tools: BTreeMap::new(),
             variables: variables.collect(),
+            env_tools: ENV_TOOLS.clone(),
         }
     }
 }

@@ -19,6 +19,7 @@ mod laws;
 mod model;
 mod mock_models;
 mod models;
+mod mutations;
 mod peers;
 mod people;
 mod runs;

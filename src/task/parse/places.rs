@@ -73,6 +73,11 @@ impl Places {
         at.span
     }
 
+    /// Returns what a JSON pointer below the step leads to, as it is written.
+    pub fn written(&self, step: StepIx, pointer: &str) -> Option<&Node> {
+        self.node(step)?.pointer(pointer)
+    }
+
     /// Returns the span of what a JSON pointer below the step leads to, if it leads to something.
     pub fn exact(&self, step: StepIx, pointer: &str) -> Option<Span> {
         Some(self.node(step)?.pointer(pointer)?.span)

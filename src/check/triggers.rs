@@ -1,0 +1,238 @@
+//! Triggers of envs: what they name is there, and what they wait for can come.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::script::Called;
+use super::{Checked, Rule};
+use crate::diagnostic::{Diagnostic, did_you_mean};
+use crate::graph::StepIx;
+use crate::json::{Value, json};
+use crate::task::deploy::{EnvRun, EnvSpec};
+use crate::task::parse::names::has_placeholder;
+use crate::task::triggers::{Deed, Start, Trigger, When, read_triggers};
+
+/// The rule.
+pub(super) const RULE: Rule = Rule {
+    codes: &["unknown-name", "missing-field", "trigger-never-fires"],
+    doc: "A trigger that fires after another names one that is registered, an instruction has somebody who follows it, a \
+          call is one that the env knows, and what waits for a time needs a clock.",
+    run,
+};
+
+/// The triggers that a step registers.
+struct Registered {
+    step: StepIx,
+    env_id: String,
+    /// Whether it names somebody who follows instructions that name nobody.
+    has_executor: bool,
+    triggers: Vec<Trigger>,
+}
+
+fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
+    let registered: Vec<Registered> = checked
+        .built()
+        .filter_map(|(step, _)| registered(checked, step))
+        .collect();
+    if registered.is_empty() {
+        return;
+    }
+    // What could not be built may register others, or set the clock.
+    let is_whole = checked.steps.iter().all(Option::is_some);
+    let mut ids: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for one in &registered {
+        let all = ids.entry(&one.env_id).or_default();
+        all.extend(one.triggers.iter().map(|trigger| trigger.id.as_str()));
+    }
+    for one in &registered {
+        if is_whole {
+            after(checked, one, &ids[one.env_id.as_str()], faults);
+            never(checked, one, faults);
+        }
+        instructions(checked, one, faults);
+        calls(checked, one, faults);
+    }
+}
+
+fn registered(checked: &Checked<'_>, step: StepIx) -> Option<Registered> {
+    let declared = &checked.task.steps[step.at()];
+    if declared.kind != "register_env_triggers" {
+        return None;
+    }
+    let field = |key: &str| declared.fields.get(key).filter(|value| !value.is_null());
+    let env_id = field("env_id")?.as_str()?.to_owned();
+    if has_placeholder(&env_id) {
+        return None;
+    }
+    let executor = field("executor_agent_name").and_then(Value::as_str);
+    Some(Registered {
+        step,
+        env_id,
+        has_executor: executor.is_some_and(|name| !name.is_empty()),
+        triggers: read_triggers(&json!(field("triggers")?)).ok()?,
+    })
+}
+
+/// Looks at the triggers that fire after another.
+fn after(
+    checked: &Checked<'_>,
+    one: &Registered,
+    ids: &BTreeSet<&str>,
+    faults: &mut Vec<Diagnostic>,
+) {
+    let behind = |trigger: &Trigger| match &trigger.when {
+        When::Time(rule) => match &rule.start {
+            Start::After { trigger, .. } => Some(trigger.clone()),
+            _ => None,
+        },
+        _ => None,
+    };
+    for (ix, trigger) in one.triggers.iter().enumerate() {
+        let Some(other) = behind(trigger) else {
+            continue;
+        };
+        let place = checked
+            .places
+            .field_or_kind(one.step, &format!("/triggers/{ix}/when/after"));
+        let source = checked.places.source();
+        if !ids.contains(other.as_str()) {
+            let headline = format!(
+                "trigger `{}` fires after `{other}`, which no step registers with env `{}`",
+                trigger.id, one.env_id
+            );
+            let known = ids.iter().copied().filter(|id| *id != trigger.id);
+            faults.push(
+                Diagnostic::error("unknown-name", headline)
+                    .primary(source, place, "no trigger has this id")
+                    .help(did_you_mean(&other, known)),
+            );
+            continue;
+        }
+        // From one to the one that it waits for, until there is none or the way leads back.
+        let mut seen = BTreeSet::from([trigger.id.clone()]);
+        let mut at = Some(other);
+        while let Some(id) = at {
+            if !seen.insert(id.clone()) {
+                if id == trigger.id {
+                    let headline = format!(
+                        "trigger `{}` fires after itself, so it never does",
+                        trigger.id
+                    );
+                    faults.push(
+                        Diagnostic::error("trigger-never-fires", headline)
+                            .primary(source, place, "it waits for this one")
+                            .help("name a trigger that something else sets off"),
+                    );
+                }
+                break;
+            }
+            at = one
+                .triggers
+                .iter()
+                .find(|other| other.id == id)
+                .and_then(behind);
+        }
+    }
+}
+
+/// Tells of triggers that wait for a time where no step sets a clock.
+fn never(checked: &Checked<'_>, one: &Registered, faults: &mut Vec<Diagnostic>) {
+    let sets = |kind: &str| kind.contains("universe") || kind.contains("server_config");
+    let has_clock = checked.built().any(|(step, built)| {
+        built.sets_clock().is_some_and(|(env, _)| env == one.env_id)
+            || sets(&checked.task.steps[step.at()].kind)
+    });
+    if has_clock {
+        return;
+    }
+    for (ix, trigger) in one.triggers.iter().enumerate() {
+        if !matches!(trigger.when, When::Time(_)) {
+            continue;
+        }
+        let headline = format!(
+            "trigger `{}` waits for a time, and no step sets a clock for env `{}`, so it never fires",
+            trigger.id, one.env_id
+        );
+        let place = checked
+            .places
+            .field_or_kind(one.step, &format!("/triggers/{ix}/when"));
+        faults.push(
+            Diagnostic::warning("trigger-never-fires", headline)
+                .primary(checked.places.source(), place, "")
+                .help(format!(
+                    "add a `sync_env_clock` step for env `{}`, and let step `{}` depend on it",
+                    one.env_id,
+                    checked.id(one.step)
+                )),
+        );
+    }
+}
+
+/// Tells of instructions that nobody follows.
+fn instructions(checked: &Checked<'_>, one: &Registered, faults: &mut Vec<Diagnostic>) {
+    for (ix, trigger) in one.triggers.iter().enumerate() {
+        for (at, action) in trigger.actions.iter().enumerate() {
+            if one.has_executor || !matches!(action.deed, Deed::Instruct { executor: None, .. }) {
+                continue;
+            }
+            let headline = format!(
+                "trigger `{}` gives an instruction, and nothing says who follows it",
+                trigger.id
+            );
+            let place = checked
+                .places
+                .field_or_kind(one.step, &format!("/triggers/{ix}/actions/{at}"));
+            faults.push(
+                Diagnostic::error("missing-field", headline)
+                    .primary(checked.places.source(), place, "no `executor` here")
+                    .help("add \"executor\" to the action, or \"executor_agent_name\" to the step"),
+            );
+        }
+    }
+}
+
+/// Looks at the calls of tools of envs that are compiled in.
+fn calls(checked: &Checked<'_>, one: &Registered, faults: &mut Vec<Diagnostic>) {
+    let spec = EnvSpec::of(&one.env_id, checked.folder, &checked.config.envs);
+    let Ok(EnvRun::Builtin { name }) = spec.map(|spec| spec.run) else {
+        return;
+    };
+    let Some(tools) = checked.env_tools.get(&name) else {
+        return;
+    };
+    let look = |at: String, tool: &str| {
+        let places = checked.places;
+        let call = Called {
+            env: &one.env_id,
+            tool,
+            tool_span: places.field_or_kind(one.step, &format!("{at}/tool")),
+            arguments: places.written(one.step, &format!("{at}/args")),
+            source: places.source(),
+            hole: "${",
+        };
+        call.faults(tools)
+    };
+    for (ix, trigger) in one.triggers.iter().enumerate() {
+        for (at, action) in trigger.actions.iter().enumerate() {
+            if let Deed::Call { tool, .. } = &action.deed {
+                faults.extend(look(format!("/triggers/{ix}/actions/{at}"), tool));
+            }
+        }
+        if let When::Action(watch) = &trigger.when {
+            let names = || tools.iter().filter_map(|tool| tool.get("name")?.as_str());
+            if !names().any(|name| name == watch.tool) {
+                let headline = format!(
+                    "trigger `{}` waits for a call of `{}`, which is no tool of env `{}`",
+                    trigger.id, watch.tool, one.env_id
+                );
+                let place = checked
+                    .places
+                    .field_or_kind(one.step, &format!("/triggers/{ix}/when/tool"));
+                let help = did_you_mean(&watch.tool, names());
+                let fault = Diagnostic::error("unknown-name", headline)
+                    .primary(checked.places.source(), place, "no such tool")
+                    .help(help);
+                faults.push(fault);
+            }
+        }
+    }
+}

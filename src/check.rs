@@ -11,6 +11,7 @@ mod edges;
 mod ends_nothing;
 mod executor;
 pub mod level;
+mod load;
 mod made_twice;
 mod names;
 mod observer;
@@ -90,6 +91,7 @@ pub const RULES: &[Rule] = &[
     made_twice::RULE,
     artifact::RULE,
     definition::RULE,
+    load::RULE,
     script::RULE,
     triggers::RULE,
     retry::TARGET,

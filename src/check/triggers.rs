@@ -7,9 +7,12 @@ use super::{Checked, Rule};
 use crate::diagnostic::{Diagnostic, did_you_mean};
 use crate::graph::StepIx;
 use crate::json::{Value, json};
+use crate::step::Deploys;
 use crate::task::deploy::{EnvRun, EnvSpec};
 use crate::task::parse::names::has_placeholder;
-use crate::task::triggers::{Deed, Start, Trigger, When, read_triggers};
+use crate::task::triggers::{
+    Deed, Start, Talking, Trigger, When, read_talk_triggers, read_triggers,
+};
 
 /// The rule.
 pub(super) const RULE: Rule = Rule {
@@ -29,6 +32,7 @@ struct Registered {
 }
 
 fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
+    talks(checked, faults);
     let registered: Vec<Registered> = checked
         .built()
         .filter_map(|(step, _)| registered(checked, step))
@@ -232,6 +236,83 @@ fn calls(checked: &Checked<'_>, one: &Registered, faults: &mut Vec<Diagnostic>) 
                     .primary(checked.places.source(), place, "no such tool")
                     .help(help);
                 faults.push(fault);
+            }
+        }
+    }
+}
+
+/// Looks at the triggers of who plays a user: those of envs are known to nobody else than who works on the envs.
+fn talks(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
+    let text = |step: StepIx, key: &str| {
+        let fields = &checked.task.steps[step.at()].fields;
+        fields.get(key).and_then(Value::as_str)
+    };
+    let is_whole = checked.steps.iter().all(Option::is_some);
+    let mut users: Vec<(StepIx, &str, Talking)> = Vec::new();
+    for (step, _) in checked.built() {
+        let declared = &checked.task.steps[step.at()];
+        if declared.kind != "register_agent_triggers" {
+            continue;
+        }
+        let triggers = declared.fields.get("triggers");
+        let triggers = triggers.and_then(|triggers| read_talk_triggers(triggers).ok());
+        if let (Some(name), Some(triggers)) = (text(step, "agent_name"), triggers) {
+            users.push((step, name, Talking::new(triggers)));
+        }
+    }
+    if users.is_empty() || !is_whole {
+        return;
+    }
+    let mut envs: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (_, built) in checked.built() {
+        if let Some(Deploys::Agent {
+            agent_name,
+            env_ids,
+            ..
+        }) = built.deploys()
+        {
+            envs.entry(agent_name).or_default().extend(env_ids);
+        }
+    }
+    for (step, built) in checked.built() {
+        let declared = &checked.task.steps[step.at()];
+        let turns = declared.fields.get("max_conversation_turns");
+        // With what holds where the step says nothing.
+        let fields = built.fields();
+        let name = |key: &str| fields.get(key).and_then(Value::as_str).unwrap_or_default();
+        let (agent, user) = (name("agent_name"), name("user_agent_name"));
+        if declared.kind != "prompt_agent" || turns.and_then(Value::as_u64).is_none_or(|n| n < 2) {
+            continue;
+        }
+        for (registering, name, triggers) in &users {
+            if *name != user || !checked.graph.is_ancestor(*registering, step) {
+                continue;
+            }
+            let worked_on = |env: &&str| {
+                let of = |name: &str| {
+                    envs.get(name)
+                        .is_some_and(|all| all.iter().any(|one| one == env))
+                };
+                of(agent) || of(user)
+            };
+            let all = triggers.envs().into_iter();
+            for env in all.filter(|env| !has_placeholder(env) && !worked_on(env)) {
+                let headline = format!(
+                    "a trigger of `{user}` waits for one of env `{env}`, on which nobody in the conversation works"
+                );
+                let places = checked.places;
+                faults.push(
+                    Diagnostic::error("unknown-name", headline)
+                        .primary(
+                            places.source(),
+                            places.field_or_kind(*registering, "/triggers"),
+                            "",
+                        )
+                        .label(places.source(), places.kind(step), "the conversation")
+                        .help(format!(
+                            "add \"{env}\" to the `env_ids` of `{agent}` or of `{user}`"
+                        )),
+                );
             }
         }
     }

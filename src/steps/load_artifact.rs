@@ -61,8 +61,8 @@ use crate::json::{Map, Value, json};
 use crate::resource::{ResourceId, Touch};
 use crate::step::sandbox::BoxFuture;
 use crate::step::{
-    ArtifactKind, ArtifactRef, NameRef, Refusal, Step, StepCx, StepError, StepType, read_fields,
-    schema_of,
+    ArtifactKind, ArtifactRef, Content, Inspected, NameRef, Refusal, Step, StepCx, StepError,
+    StepType, read_fields, schema_of,
 };
 use crate::task::{OnError, StepId};
 
@@ -373,6 +373,28 @@ impl Step for LoadArtifact {
             Source::Artifacts(refs) => refs.clone(),
             Source::Collected { .. } => Vec::new(),
         }
+    }
+
+    fn inspects(&self) -> bool {
+        matches!(
+            (&self.into, &self.source),
+            (Into::Env(_), Source::Artifacts(_))
+        )
+    }
+
+    fn inspect(&self, content: &Content, _shown: &str) -> Inspected {
+        let mut found = Inspected::default();
+        let (Into::Env(env_id), Source::Artifacts(refs)) = (&self.into, &self.source) else {
+            return found;
+        };
+        if let Err(why) = into_env::fault_of_files(content, env_id) {
+            let is_it = |one: &&ArtifactRef| one.name == content.name || one.name == content.id;
+            let field = refs.iter().find(is_it).map_or("", |one| &one.field);
+            found
+                .refusals
+                .push(Refusal::new("wrong-number-of-files", field, why));
+        }
+        found
     }
 
     fn reads(&self) -> Vec<NameRef> {

@@ -158,8 +158,11 @@ pub(super) fn file_for<'c>(
         (None, _) => {
             let name = names.first().copied().unwrap_or("");
             let list: Vec<String> = folders.iter().map(|name| format!("`{name}`")).collect();
-            let help = did_you_mean(name, folders.iter().copied())
-                .unwrap_or_else(|| format!("it has {}", list.join(", ")));
+            let has = || match list.is_empty() {
+                true => "it has no folder of one".to_owned(),
+                false => format!("it has {}", list.join(", ")),
+            };
+            let help = did_you_mean(name, folders.iter().copied()).unwrap_or_else(has);
             return Err(format!(
                 "artifact `{artifact}` has no environment `{name}`; {help}"
             ));

@@ -31,6 +31,11 @@ pub const LOCK_FILES: [&str; 6] = [
 /// The envs that are compiled in.
 pub const BUILTIN_ENVS: [&str; 4] = ["mail", "calendar", "files", "kv"];
 
+/// Returns whether an env that is compiled in takes files that `load_artifact` puts into it.
+pub fn takes_files(builtin: &str) -> bool {
+    builtin == "files"
+}
+
 /// An env and how it is run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnvSpec {

@@ -297,6 +297,14 @@ fn only_files_can_be_copied_into_files() {
     );
     let refused = start("kv", "env").unwrap().put(&files).unwrap_err();
     assert_eq!(refused.to_string(), "env `env` cannot take files");
+    for name in names() {
+        let taken = start(name, "env").unwrap().put(&files);
+        assert_eq!(
+            taken.is_ok(),
+            crate::task::deploy::takes_files(name),
+            "{name}"
+        );
+    }
 }
 
 /// States that were exported are kept and are loaded by later versions; a change here breaks them.

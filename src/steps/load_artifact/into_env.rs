@@ -1,5 +1,7 @@
 //! States and files into an env.
 
+use std::collections::BTreeSet;
+
 use super::{FILES, LoadArtifact, Source};
 use crate::context::{Entry, Lookup, Output, Place};
 use crate::json::{Map, Value, json};
@@ -123,6 +125,28 @@ impl LoadArtifact {
         });
         let place = Place::Append(vec!["loaded_file_artifact_universes".to_owned()]);
         plan.entries.push(Entry::data(place, value));
+    }
+}
+
+/// Returns why an artifact holds no data for an env, as far as that can be told without the name that the env itself goes
+/// by.
+pub(super) fn fault_of_files(content: &Content, env_id: &str) -> Result<(), String> {
+    if !matches!(
+        content.kind,
+        ArtifactKind::Environment | ArtifactKind::EnvironmentUniverse
+    ) {
+        return Ok(());
+    }
+    let folders = content
+        .files
+        .iter()
+        .filter_map(|file| file.path.split_once('/'));
+    let folders: BTreeSet<&str> = folders.map(|(folder, _)| folder).collect();
+    let is_sure =
+        content.kind == ArtifactKind::Environment || folders.len() < 2 || folders.contains(env_id);
+    match universe::file_for(content, &[env_id]) {
+        Err(why) if is_sure => Err(why),
+        _ => Ok(()),
     }
 }
 

@@ -9,8 +9,31 @@ pub(super) struct Failure {
     pub(super) error: String,
 }
 
-/// What only a run can show: the type of the step, the type of the error, and a part of the message. An empty one fits all.
-const ONLY_A_RUN_SHOWS: &[(&str, &str, &str)] = &[];
+/// What was knowable, whoever says it: parts of messages.
+const KNOWABLE: &[&str] = &[
+    "there is no env `",
+    "needs an env that is named",
+    "the agent may not ask",
+    "has no tool `",
+    "is not deployed by a step",
+    "is not among what the step said it touches",
+    "nobody plays the user",
+    "which model it asks",
+    "is no regular expression",
+    "is no JSONPath",
+    "which nothing before it saves",
+    "the run panics",
+];
+
+/// What only a run can show: the type of the step, the type of the error, and a part of the message. An empty one fits
+/// all.
+const ONLY_A_RUN_SHOWS: &[(&str, &str, &str)] = &[
+    // What an agent says and what its tools answer.
+    ("", "", "A2A task failed (error_type=agent_error"),
+    // What commands leave in a sandbox.
+    ("collect_artifacts", "", "in the sandbox"),
+    ("run_code", "RunCodeExecutionError", "exited "),
+];
 
 /// Returns what is wrong with a failure that was knowable, or that nobody has looked at yet.
 pub(super) fn of(failure: &Failure) -> Option<String> {
@@ -25,7 +48,8 @@ pub(super) fn of(failure: &Failure) -> Option<String> {
             && (of_type.is_empty() || of_type == error_type)
             && error.contains(part)
     };
-    match ONLY_A_RUN_SHOWS.iter().any(fits) {
+    let was_knowable = KNOWABLE.iter().any(|part| error.contains(part));
+    match ONLY_A_RUN_SHOWS.iter().any(fits) && !was_knowable {
         true => None,
         false => Some(format!(
             "step `{step}` ({kind}) fails: {error_type}: {error}"

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{Checked, Rule};
 use crate::context::Lookup;
-use crate::diagnostic::{Diagnostic, Source, Span, did_you_mean};
+use crate::diagnostic::{Diagnostic, Severity, Source, Span, did_you_mean};
 use crate::graph::StepIx;
 use crate::json::{Node, Value, schema};
 use crate::resource::{ResourceId, ResourceKind};
@@ -32,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// The tools that every env has while its virtual clock is set.
-const CLOCK_TOOLS: [&str; 2] = ["get_time", "wait_until"];
+pub(super) const CLOCK_TOOLS: [&str; 2] = ["get_time", "wait_until"];
 
 /// A prompt whose text is known before the run.
 struct Asked<'a> {
@@ -180,22 +180,51 @@ impl Scripted<'_> {
                 None => {}
             }
         }
+        // Whatever is asked, a first rule for all prompts is the one.
+        if self.is_asked()
+            && self.script.rules.first().is_some_and(|rule| {
+                rule.prompt.is_none() && rule.turn.is_none() && rule.attempts.is_none()
+            })
+        {
+            hit.entry(0).or_insert(self.step);
+        }
+        let may_be_hit = self.is_asked() && self.checked.folder.tasks.len() == 1;
         for (rule_ix, rule) in self.script.rules.iter().enumerate() {
             let is_hit = hit.get(&rule_ix).copied();
             for (call_ix, call) in rule.calls.iter().enumerate() {
                 let at = format!("/rules/{rule_ix}/calls/{call_ix}");
+                let mut found = Vec::new();
+                let counts = is_hit.is_some() || may_be_hit;
                 match &call.to {
                     Callee::Peer { name, .. } => {
-                        if is_hit.is_some() && !self.peers.contains(name) {
-                            faults.push(self.no_peer(&at, name));
+                        if counts && !self.peers.contains(name) {
+                            found.push(self.no_peer(&at, name));
                         }
                     }
                     Callee::Tool { env, tool, .. } => {
-                        self.tool(&at, env.as_deref(), tool, is_hit.is_some(), faults);
+                        self.tool(&at, env.as_deref(), tool, counts, &mut found);
                     }
+                }
+                for mut fault in found {
+                    if is_hit.is_none() && fault.headline.starts_with("the script") {
+                        // Nobody may ever say what sets this rule off.
+                        fault.severity = Severity::Warning;
+                    }
+                    faults.push(fault);
                 }
             }
         }
+    }
+
+    /// Returns whether anybody asks the agent anything.
+    fn is_asked(&self) -> bool {
+        self.checked.built().any(|(_, built)| {
+            let asks = built.prompts() && prompted(built, self.name);
+            asks || built
+                .peerings()
+                .iter()
+                .any(|(_, peers)| peers.iter().any(|peer| peer == self.name))
+        })
     }
 
     /// Returns the prompts to the agent whose texts are known.

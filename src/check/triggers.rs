@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::script::Called;
+use super::script::{CLOCK_TOOLS, Called};
 use super::{Checked, Rule};
 use crate::diagnostic::{Diagnostic, did_you_mean};
 use crate::graph::StepIx;
-use crate::json::{Value, json};
-use crate::step::Deploys;
+use crate::json::{Node, NodeKind, Span, Value, json};
+use crate::step::{Deploys, Step};
 use crate::task::deploy::{EnvRun, EnvSpec};
 use crate::task::parse::names::has_placeholder;
 use crate::task::triggers::{
@@ -32,11 +32,11 @@ struct Registered {
 }
 
 fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
-    talks(checked, faults);
     let registered: Vec<Registered> = checked
         .built()
-        .filter_map(|(step, _)| registered(checked, step))
+        .filter_map(|(step, built)| registered(checked, step, built))
         .collect();
+    talks(checked, &registered, faults);
     if registered.is_empty() {
         return;
     }
@@ -57,12 +57,13 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
     }
 }
 
-fn registered(checked: &Checked<'_>, step: StepIx) -> Option<Registered> {
-    let declared = &checked.task.steps[step.at()];
-    if declared.kind != "register_env_triggers" {
+fn registered(checked: &Checked<'_>, step: StepIx, built: &dyn Step) -> Option<Registered> {
+    if checked.task.steps[step.at()].kind != "register_env_triggers" {
         return None;
     }
-    let field = |key: &str| declared.fields.get(key).filter(|value| !value.is_null());
+    // With the ids of those that are given none.
+    let fields = built.fields();
+    let field = |key: &str| fields.get(key).filter(|value| !value.is_null());
     let env_id = field("env_id")?.as_str()?.to_owned();
     if has_placeholder(&env_id) {
         return None;
@@ -217,32 +218,52 @@ fn calls(checked: &Checked<'_>, one: &Registered, faults: &mut Vec<Diagnostic>) 
     };
     for (ix, trigger) in one.triggers.iter().enumerate() {
         for (at, action) in trigger.actions.iter().enumerate() {
-            if let Deed::Call { tool, .. } = &action.deed {
+            let is_known = |tool: &str| tools.iter().any(|known| known["name"] == tool);
+            if let Deed::Call { tool, .. } = &action.deed
+                && is_known(tool)
+            {
                 faults.extend(look(format!("/triggers/{ix}/actions/{at}"), tool));
             }
         }
-        if let When::Action(watch) = &trigger.when {
+        for tool in trigger.tools() {
             let names = || tools.iter().filter_map(|tool| tool.get("name")?.as_str());
-            if !names().any(|name| name == watch.tool) {
-                let headline = format!(
-                    "trigger `{}` waits for a call of `{}`, which is no tool of env `{}`",
-                    trigger.id, watch.tool, one.env_id
-                );
-                let place = checked
-                    .places
-                    .field_or_kind(one.step, &format!("/triggers/{ix}/when/tool"));
-                let help = did_you_mean(&watch.tool, names());
-                let fault = Diagnostic::error("unknown-name", headline)
-                    .primary(checked.places.source(), place, "no such tool")
-                    .help(help);
+            if tool == "*" || CLOCK_TOOLS.contains(&tool) || names().any(|name| name == tool) {
+                continue;
+            }
+            let headline = format!(
+                "trigger `{}` names tool `{tool}`, which env `{}` does not have",
+                trigger.id, one.env_id
+            );
+            let places = checked.places;
+            let at = format!("/triggers/{ix}");
+            let written = places.written(one.step, &at);
+            let span = written.and_then(|node| span_of_text(node, tool));
+            let span = span.unwrap_or_else(|| places.field_or_kind(one.step, &at));
+            let fault = Diagnostic::error("unknown-name", headline)
+                .primary(places.source(), span, "no such tool")
+                .help(did_you_mean(tool, names()));
+            if !faults.contains(&fault) {
                 faults.push(fault);
             }
         }
     }
 }
 
+/// Returns where a text stands in a value.
+fn span_of_text(node: &Node, text: &str) -> Option<Span> {
+    match &node.kind {
+        NodeKind::String(found) if found == text => Some(node.span),
+        NodeKind::Array(items) => items.iter().find_map(|item| span_of_text(item, text)),
+        NodeKind::Object(members) => {
+            let mut values = members.iter().map(|member| &member.value);
+            values.find_map(|value| span_of_text(value, text))
+        }
+        _ => None,
+    }
+}
+
 /// Looks at the triggers of who plays a user: those of envs are known to nobody else than who works on the envs.
-fn talks(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
+fn talks(checked: &Checked<'_>, registered: &[Registered], faults: &mut Vec<Diagnostic>) {
     let text = |step: StepIx, key: &str| {
         let fields = &checked.task.steps[step.at()].fields;
         fields.get(key).and_then(Value::as_str)
@@ -262,6 +283,47 @@ fn talks(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
     }
     if users.is_empty() || !is_whole {
         return;
+    }
+    for (step, name, triggers) in &users {
+        for (env, id) in triggers.env_triggers() {
+            let of_env = || registered.iter().filter(|one| one.env_id == env);
+            let ids = |one: &Registered| -> Vec<String> {
+                one.triggers
+                    .iter()
+                    .map(|trigger| trigger.id.clone())
+                    .collect()
+            };
+            let has_it = |one: &Registered| one.triggers.iter().any(|trigger| trigger.id == id);
+            let is_before = |one: &Registered| checked.graph.is_ancestor(one.step, *step);
+            if has_placeholder(env)
+                || has_placeholder(id)
+                || of_env().any(|one| has_it(one) && is_before(one))
+            {
+                continue;
+            }
+            let places = checked.places;
+            let span = places
+                .written(*step, "/triggers")
+                .and_then(|node| span_of_text(node, id))
+                .unwrap_or_else(|| places.field_or_kind(*step, "/triggers"));
+            let headline = format!(
+                "a trigger of `{name}` waits for trigger `{id}` of env `{env}`, which no step before registers"
+            );
+            let known: Vec<String> = of_env().flat_map(ids).collect();
+            let near = did_you_mean(id, known.iter().map(String::as_str));
+            let later = of_env().find(|one| has_it(one)).map(|one| {
+                format!(
+                    "let step `{}` depend on step `{}`",
+                    checked.id(*step),
+                    checked.id(one.step)
+                )
+            });
+            faults.push(
+                Diagnostic::error("unknown-name", headline)
+                    .primary(places.source(), span, "no such trigger")
+                    .help(later.or(near)),
+            );
+        }
     }
     let mut envs: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (_, built) in checked.built() {

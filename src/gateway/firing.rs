@@ -13,7 +13,7 @@ use crate::json::{Map, Value, json};
 use crate::step::env::{EnvError, answer_of};
 use crate::step::sandbox::BoxFuture;
 use crate::task::moment::Moment;
-use crate::task::triggers::{Check, Deed, Registration, When, is_there, read_registration};
+use crate::task::triggers::{Check, Registration, is_there, read_registration};
 
 /// A call that nobody shall hear.
 const UNHEARD: u64 = u64::MAX;
@@ -336,7 +336,7 @@ impl Gate {
         let tools = self.all_tools().await?;
         let known = || tools.iter().filter_map(|tool| tool["name"].as_str());
         for trigger in &registration.triggers {
-            for tool in tools_of(trigger) {
+            for tool in trigger.tools() {
                 if tool != "*" && !known().any(|name| name == tool) {
                     let near = did_you_mean(tool, known())
                         .map_or(String::new(), |near| format!("; {near}"));
@@ -412,26 +412,4 @@ impl Effect {
             _ => None,
         }
     }
-}
-
-/// Returns the tools that a trigger names.
-fn tools_of(trigger: &crate::task::triggers::Trigger) -> Vec<&str> {
-    fn of_check(check: &Check) -> impl Iterator<Item = &str> {
-        check.steps.iter().map(|step| step.tool.as_str())
-    }
-    let mut tools: Vec<&str> = Vec::new();
-    match &trigger.when {
-        When::Action(watch) => tools.push(&watch.tool),
-        When::State { check, .. } => tools.extend(of_check(check)),
-        When::Time(rule) => tools.extend(rule.unless.iter().map(|watch| watch.tool.as_str())),
-    }
-    for action in &trigger.actions {
-        tools.extend(action.verify.iter().flat_map(of_check));
-        match &action.deed {
-            Deed::Instruct { .. } => {}
-            Deed::Call { tool, .. } => tools.push(tool),
-            Deed::Permit { tools: named, .. } => tools.extend(named.iter().map(String::as_str)),
-        }
-    }
-    tools
 }

@@ -58,6 +58,7 @@ use crate::step::{
     ArtifactKind, ArtifactRef, Content, ContentFile, Inspected, NameRef, Refusal, Step, StepCx,
     StepError, StepType, Stream, read_fields, schema_of,
 };
+use crate::system::disk;
 use crate::task::parse::names::has_placeholder;
 use crate::task::{OnError, StepId};
 
@@ -397,21 +398,42 @@ impl Step for RunCode {
         if !CODE.contains(&content.kind) {
             return found;
         }
-        match self.code(content) {
-            Ok((files, entry)) => {
-                let entry = files.into_iter().find(|file| file.path == entry);
-                found.python.extend(entry.cloned());
-            }
+        let field = match given(&self.fields.script_file) {
+            Some(_) => "/script_file",
+            None => "/script_artifact_id",
+        };
+        let (files, entry) = match self.code(content) {
+            Ok(code) => code,
             Err(why) => {
-                let field = match given(&self.fields.script_file) {
-                    Some(_) => "/script_file",
-                    None => "/script_artifact_id",
-                };
                 found.refusals.push(
                     Refusal::new("not-python", field, why)
                         .help("name the `.py` file of the artifact in `script_file`"),
                 );
+                return found;
             }
+        };
+        let Some(file) = files.into_iter().find(|file| file.path == entry) else {
+            return found;
+        };
+        found.python.push(file.clone());
+        let name = &self.fields.entrypoint;
+        // One that the file takes from elsewhere, or makes in another way, is named there too.
+        let is_elsewhere = |text: &String| {
+            text.contains(name.as_str())
+                || ["import *", "globals(", "exec(", "setattr("]
+                    .iter()
+                    .any(|sign| text.contains(sign))
+        };
+        let text = disk::read_to_string(&file.source).ok();
+        if text.is_some_and(|text| !has_placeholder(name) && !is_elsewhere(&text)) {
+            let what = format!(
+                "`{entry}` of artifact `{}` has no function `{name}`",
+                content.name
+            );
+            let help = format!("add `def {name}(..)`, or name another function in `entrypoint`");
+            found
+                .refusals
+                .push(Refusal::new("unknown-name", field, what).help(help));
         }
         found
     }

@@ -85,6 +85,30 @@ pub struct Trigger {
     pub value: Value,
 }
 
+impl Trigger {
+    /// Returns the tools that it names: those that it waits for, and those that it calls, allows or forbids.
+    pub fn tools(&self) -> Vec<&str> {
+        fn of_check(check: &Check) -> impl Iterator<Item = &str> {
+            check.steps.iter().map(|step| step.tool.as_str())
+        }
+        let mut tools: Vec<&str> = Vec::new();
+        match &self.when {
+            When::Action(watch) => tools.push(&watch.tool),
+            When::State { check, .. } => tools.extend(of_check(check)),
+            When::Time(rule) => tools.extend(rule.unless.iter().map(|watch| watch.tool.as_str())),
+        }
+        for action in &self.actions {
+            tools.extend(action.verify.iter().flat_map(of_check));
+            match &action.deed {
+                Deed::Instruct { .. } => {}
+                Deed::Call { tool, .. } => tools.push(tool),
+                Deed::Permit { tools: named, .. } => tools.extend(named.iter().map(String::as_str)),
+            }
+        }
+        tools
+    }
+}
+
 /// What a trigger waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum When {

@@ -2,7 +2,8 @@
 //!
 //! Each shipped task is changed a thousand times: a member is dropped, a key misspelt, a value replaced, a step moved, an
 //! edge added, a file removed, a byte lost. What the number of a mutation does never changes, so a failure can be made
-//! again. `check` must answer the same twice and must not panic. Where it finds no error the task is run, and a step that
+//! again. `check` must answer the same twice and must not panic. Where it says nothing that it does not say of the task as
+//! it is shipped, the task is run, and a step that
 //! fails must fail for a reason that only a run can show: those are listed in [`verdict`], and one that is not listed fails
 //! the test, so that somebody decides what it is.
 //!
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use aebuild::diagnostic::{Diagnostic, concise::concise};
+use aebuild::diagnostic::{Diagnostic, Severity, concise::concise};
 use aebuild::event::{RunEvent, StepEvent};
 use aebuild::session::{RunOptions, Session, SessionError, SessionOptions, Told, Wish};
 use aebuild::steps::REGISTRY;
@@ -109,6 +110,12 @@ impl Bench {
     /// Makes mutations, and returns what is wrong.
     fn look(&self, numbers: std::ops::Range<u64>, runs: usize, shows: bool) -> Vec<String> {
         let mut wrong = Vec::new();
+        let usual = self.check().expect("the shipped task is read");
+        assert!(
+            !usual.iter().any(Diagnostic::is_error),
+            "{}",
+            concise(&usual)
+        );
         let mut accepted = Vec::new();
         let mut seen = HashSet::new();
         for n in numbers {
@@ -127,7 +134,12 @@ impl Bench {
             match &first {
                 Err(why) => wrong.push(self.told(n, &mutation, why)),
                 Ok(faults) => {
-                    let is_bad = faults.iter().any(Diagnostic::is_error);
+                    // A warning that the task itself does not have has told the reason.
+                    let is_new = |fault: &&Diagnostic| {
+                        let is_same = |other: &Diagnostic| other.headline == fault.headline;
+                        !usual.iter().any(is_same) && fault.severity != Severity::Hint
+                    };
+                    let is_bad = faults.iter().any(|fault| is_new(&fault));
                     if shows {
                         eprintln!("{}", concise(faults));
                     }

@@ -85,11 +85,17 @@ impl Talking {
 
     /// Returns the envs of whose triggers some of these wait for.
     pub fn envs(&self) -> BTreeSet<&str> {
+        let all = self.env_triggers().into_iter();
+        all.map(|(env_id, _)| env_id).collect()
+    }
+
+    /// Returns the triggers of envs that some of these wait for, each with its env.
+    pub fn env_triggers(&self) -> BTreeSet<(&str, &str)> {
         let mut all = BTreeSet::new();
         for trigger in &self.triggers {
             trigger.when.add_env_triggers(&mut all);
         }
-        all.into_iter().map(|(env_id, _)| env_id).collect()
+        all
     }
 
     /// Returns what the user does after a message of the agent; `status` says how a trigger of an env stands.

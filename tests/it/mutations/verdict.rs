@@ -30,6 +30,13 @@ const KNOWABLE: &[&str] = &[
 const ONLY_A_RUN_SHOWS: &[(&str, &str, &str)] = &[
     // What an agent says and what its tools answer.
     ("", "", "A2A task failed (error_type=agent_error"),
+    (
+        "rubrics_verifier",
+        "ValueError",
+        "the judge gave no answer that can be used",
+    ),
+    // Which keys this machine has.
+    ("", "ModelError", "nothing says how it is reached"),
     // What commands leave in a sandbox.
     ("collect_artifacts", "", "in the sandbox"),
     ("run_code", "RunCodeExecutionError", "exited "),

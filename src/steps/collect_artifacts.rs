@@ -86,6 +86,7 @@ struct Fields {
     artifacts_key: String,
     /// The paths of the files.
     #[serde(default)]
+    #[schemars(inner(length(min = 1)))]
     artifact_paths: Option<Vec<String>>,
     /// The prompt step whose reply lists paths.
     manifest_step_id: Option<String>,

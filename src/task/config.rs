@@ -18,7 +18,7 @@ use crate::json::{Member, Node, Span, Value};
 use crate::system::{FileKind, System};
 use crate::task::Determinism;
 
-pub use check::{Used, check_types, unused};
+pub use check::check_types;
 pub(crate) use keys::URL;
 pub use keys::{KEYS, KeyDoc, KeyKind, schema as keys_schema};
 pub use level::{Level, lint_places};

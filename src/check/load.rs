@@ -1,8 +1,7 @@
-//! What is loaded into envs that are compiled in, and which of their tools are allowed or forbidden.
+//! What is loaded into envs that are compiled in.
 
-use super::script::CLOCK_TOOLS;
 use super::{Checked, Rule};
-use crate::diagnostic::{Diagnostic, did_you_mean};
+use crate::diagnostic::{Diagnostic, Severity, did_you_mean};
 use crate::json::Value;
 use crate::step::ArtifactKind;
 use crate::task::deploy::{EnvRun, EnvSpec, takes_files};
@@ -10,16 +9,17 @@ use crate::task::parse::names::has_placeholder;
 
 /// The rule.
 pub(super) const RULE: Rule = Rule {
-    codes: &["wrong-artifact-kind", "unknown-name"],
-    doc: "An env that is compiled in takes a state, and only `files` takes files too; a tool that a role loses or gets is \
-          one of the env's. A step whose files or snapshot are loaded is one of the task.",
+    codes: &[
+        ("wrong-artifact-kind", Severity::Error),
+        ("unknown-name", Severity::Error),
+    ],
+    doc: "An env that is compiled in takes a state, and only `files` takes files too. A step whose files or snapshot are loaded is one of the task.",
     run,
 };
 
 fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
     loads(checked, faults);
     steps(checked, faults);
-    tools(checked, faults);
 }
 
 /// Looks at the steps from which something is loaded.
@@ -50,51 +50,6 @@ fn steps(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
                         named,
                         ids().filter(|id| *id != declared.id.as_str()),
                     )),
-            );
-        }
-    }
-}
-
-/// Looks at the tools that a role loses or gets.
-fn tools(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
-    for (step, _) in checked.built() {
-        let declared = &checked.task.steps[step.at()];
-        let env_id = declared.fields.get("env_id").and_then(Value::as_str);
-        let Some(env_id) = env_id.filter(|id| !has_placeholder(id)) else {
-            continue;
-        };
-        if declared.kind != "modify_env_tool_access" {
-            continue;
-        }
-        let spec = EnvSpec::of(env_id, checked.folder, &checked.config.envs);
-        let Ok(EnvRun::Builtin { name }) = spec.map(|spec| spec.run) else {
-            continue;
-        };
-        let Some(known) = checked.env_tools.get(&name) else {
-            continue;
-        };
-        let names = || known.iter().filter_map(|tool| tool.get("name")?.as_str());
-        let named = declared.fields.get("tools").and_then(Value::as_array);
-        for (ix, tool) in named.into_iter().flatten().enumerate() {
-            let Some(tool) = tool.as_str().filter(|tool| !has_placeholder(tool)) else {
-                continue;
-            };
-            if tool == "*" || CLOCK_TOOLS.contains(&tool) || names().any(|name| name == tool) {
-                continue;
-            }
-            let span = checked.places.field_or_kind(step, &format!("/tools/{ix}"));
-            let help = did_you_mean(tool, names()).unwrap_or_else(|| {
-                let all: Vec<&str> = names().collect();
-                format!("its tools are `{}`", all.join("`, `"))
-            });
-            let fault = Diagnostic::error(
-                "unknown-name",
-                format!("env `{env_id}` has no tool `{tool}`"),
-            );
-            faults.push(
-                fault
-                    .primary(checked.places.source(), span, "no such tool")
-                    .help(help),
             );
         }
     }

@@ -20,11 +20,12 @@ use crate::task::script::{Callee, Script};
 /// The rule.
 pub(super) const RULE: Rule = Rule {
     codes: &[
-        "unknown-name",
-        "missing-field",
-        "unknown-field",
-        "wrong-type",
-        "unmatched-prompt",
+        ("unknown-name", Severity::Error),
+        ("unknown-tool", Severity::Error),
+        ("missing-field", Severity::Error),
+        ("unknown-field", Severity::Error),
+        ("wrong-type", Severity::Error),
+        ("unmatched-prompt", Severity::Warning),
     ],
     doc: "The script of an agent calls tools of envs that its `deploy_agent` step connects it to, and asks agents that are its \
           peers. An agent of the type `model` needs to know which model it asks.",
@@ -402,7 +403,7 @@ impl Called<'_> {
             let help = did_you_mean(tool, names.iter().map(String::as_str))
                 .unwrap_or_else(|| format!("its tools are `{}`", names.join("`, `")));
             let fault =
-                Diagnostic::error("unknown-name", format!("env `{env}` has no tool `{tool}`"));
+                Diagnostic::error("unknown-tool", format!("env `{env}` has no tool `{tool}`"));
             return vec![
                 fault
                     .primary(self.source, self.tool_span, "no such tool")

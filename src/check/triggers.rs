@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::script::{CLOCK_TOOLS, Called};
 use super::{Checked, Rule};
-use crate::diagnostic::{Diagnostic, did_you_mean};
+use crate::diagnostic::{Diagnostic, Severity, did_you_mean};
 use crate::graph::StepIx;
 use crate::json::{Node, NodeKind, Span, Value, json};
 use crate::step::{Deploys, Step};
@@ -16,7 +16,12 @@ use crate::task::triggers::{
 
 /// The rule.
 pub(super) const RULE: Rule = Rule {
-    codes: &["unknown-name", "missing-field", "trigger-never-fires"],
+    codes: &[
+        ("unknown-name", Severity::Error),
+        ("unknown-tool", Severity::Error),
+        ("missing-field", Severity::Error),
+        ("trigger-never-fires", Severity::Error),
+    ],
     doc: "A trigger that fires after another names one that is registered, an instruction has somebody who follows it, a \
           call is one that the env knows, and what waits for a time needs a clock.",
     run,
@@ -239,7 +244,7 @@ fn calls(checked: &Checked<'_>, one: &Registered, faults: &mut Vec<Diagnostic>) 
             let written = places.written(one.step, &at);
             let span = written.and_then(|node| span_of_text(node, tool));
             let span = span.unwrap_or_else(|| places.field_or_kind(one.step, &at));
-            let fault = Diagnostic::error("unknown-name", headline)
+            let fault = Diagnostic::error("unknown-tool", headline)
                 .primary(places.source(), span, "no such tool")
                 .help(did_you_mean(tool, names()));
             if !faults.contains(&fault) {

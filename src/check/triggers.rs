@@ -230,7 +230,17 @@ fn calls(checked: &Checked<'_>, one: &Registered, faults: &mut Vec<Diagnostic>) 
                 faults.extend(look(format!("/triggers/{ix}/actions/{at}"), tool));
             }
         }
-        for tool in trigger.tools() {
+        // Those that it waits for, calls or permits are told of by its step.
+        let is_told = |tool: &str| {
+            let waits = matches!(&trigger.when, When::Action(watch) if watch.tool == tool);
+            waits
+                || trigger.actions.iter().any(|action| match &action.deed {
+                    Deed::Instruct { .. } => false,
+                    Deed::Call { tool: called, .. } => called == tool,
+                    Deed::Permit { tools, .. } => tools.iter().any(|named| named == tool),
+                })
+        };
+        for tool in trigger.tools().into_iter().filter(|tool| !is_told(tool)) {
             let names = || tools.iter().filter_map(|tool| tool.get("name")?.as_str());
             if tool == "*" || CLOCK_TOOLS.contains(&tool) || names().any(|name| name == tool) {
                 continue;

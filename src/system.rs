@@ -4,6 +4,7 @@
 //! in its place. What only writes (run records, sandboxes) goes through [`disk`].
 
 pub mod disk;
+pub mod inotify;
 mod memory;
 mod os;
 

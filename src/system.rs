@@ -5,6 +5,7 @@
 
 pub mod disk;
 pub mod inotify;
+pub mod terminal;
 mod memory;
 mod os;
 

@@ -17,7 +17,9 @@ mod seeds;
 mod select;
 mod show;
 mod signals;
+mod teller;
 mod types;
+mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -58,6 +60,7 @@ struct Arguments {
 #[derive(Subcommand, Debug)]
 enum Command {
     Run(run::Args),
+    Watch(watch::Args),
     Check(check::Args),
     Plan(plan::Args),
     Explain(explain::Args),
@@ -139,6 +142,7 @@ pub fn main(system: Arc<dyn System>, registry: Registry) -> ExitStatus {
     };
     let done = match arguments.command {
         Command::Run(args) => run::run(args, &mut face),
+        Command::Watch(args) => watch::run(args, &mut face),
         Command::Check(args) => check::run(args, &mut face),
         Command::Plan(args) => plan::run(args, &mut face),
         Command::Explain(args) => explain::run(args, &mut face),

@@ -27,7 +27,7 @@ use stop::is_failure;
 pub use store::{FAILURE, Store, TRACE, Verdicts};
 pub use warm::RunningTask;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Poll;
@@ -36,6 +36,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use crate::context::Outputs;
+use crate::digest::Digest;
 use crate::event::{Outcome, RunEvent, Score, Spent, StepEvent, Tally};
 use crate::graph::StepIx;
 use crate::model;
@@ -45,6 +46,7 @@ use crate::resource::ResourceId;
 use crate::schedule::{Command, Ended, Input, Lane, Need, Pool, Scheduler, TaskPlan};
 use crate::step::{Content, Step, StepError};
 use crate::system::{Stamp, System};
+use crate::task::StepId;
 
 /// A task made ready to be run.
 pub struct TaskJob {
@@ -84,15 +86,27 @@ pub struct EngineSettings {
 }
 
 /// What the user asks of a run while it goes on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wish {
     /// Go on.
     GoOn,
+    /// Go on with the steps that still have these keys and depend on none that has another; let the others be.
+    Keep(Arc<StepKeys>),
     /// Stop: drain, tear down, record.
     Stop,
     /// Stop at once.
     StopNow,
 }
+
+impl Wish {
+    /// Returns whether the run is to end before its end.
+    pub fn stops(&self) -> bool {
+        matches!(self, Wish::Stop | Wish::StopNow)
+    }
+}
+
+/// The keys of steps, by task as shown and by step.
+pub type StepKeys = BTreeMap<String, BTreeMap<StepId, Digest>>;
 
 /// The result of a task.
 #[derive(Clone, Debug)]
@@ -238,6 +252,7 @@ impl<'a> Dispatcher<'a> {
         let mut pool: Pool<(usize, StepIx)> =
             Pool::new(self.settings.jobs, self.settings.prompt_jobs);
         let mut stopping = false;
+        let mut keys: Option<Arc<StepKeys>> = None;
         loop {
             while active.len() < self.settings.task_jobs.max(1) {
                 let Some((at, job)) = waiting.pop_front() else {
@@ -248,7 +263,7 @@ impl<'a> Dispatcher<'a> {
                     continue;
                 }
                 let mut task = self.begin(job);
-                let commands = task.scheduler.on(Input::Begin);
+                let commands = task.scheduler.on(stop::begin(&task.job, keys.as_deref()));
                 let ended = self.carry_out(at, &mut task, commands, &mut pool, &send);
                 company::tell(&task.goings, &task.job.plan, &task.scheduler);
                 if ended {
@@ -265,12 +280,16 @@ impl<'a> Dispatcher<'a> {
                 biased;
                 changed = wish.changed() => {
                     let asked = match changed {
-                        Ok(()) => *wish.borrow_and_update(),
+                        Ok(()) => wish.borrow_and_update().clone(),
                         // Who could ask is gone, and nobody waits for the result.
                         Err(_) => Wish::StopNow,
                     };
                     match asked {
                         Wish::GoOn => {}
+                        Wish::Keep(now) => {
+                            self.keep_only(&now, &mut active, &mut results, &mut pool, &send).await;
+                            keys = Some(now);
+                        }
                         Wish::Stop if stopping => {}
                         Wish::Stop => {
                             stopping = true;

@@ -36,4 +36,5 @@ pub mod session;
 
 // ── 5 faces
 pub mod report;
+pub mod watch;
 pub mod cli;

@@ -6,6 +6,7 @@
 mod demand;
 mod groups;
 mod keep;
+mod outdated;
 mod phase;
 mod pool;
 mod resources;
@@ -269,6 +270,8 @@ pub enum Input {
     },
     /// A wait before a retry is over.
     Woke(StepIx),
+    /// These steps are not what the author wants any more.
+    Outdated(Vec<StepIx>),
     /// The user wants to stop.
     Cancel,
 }

@@ -4,6 +4,8 @@
 //! in its place. What only writes (run records, sandboxes) goes through [`disk`].
 
 pub mod disk;
+pub mod inotify;
+pub mod terminal;
 mod memory;
 mod os;
 

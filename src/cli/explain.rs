@@ -40,7 +40,8 @@ pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, Session
     Ok(ExitStatus::Passed)
 }
 
-fn explanation(one: &Explanation, printer: &Printer) -> String {
+/// Returns the text of an explanation.
+pub(super) fn explanation(one: &Explanation, printer: &Printer) -> String {
     let safe = |text: &str| printer.safe_line(text).into_owned();
     let bold = |text: &str| printer.paint_out(Paint::Bold, text);
     let step = safe(one.step.as_str());

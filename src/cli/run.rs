@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use super::select::{Choice, Selection, Variation};
 use super::signals::Signals;
+use super::teller::{self, Teller};
 use super::{ExitStatus, Face, ProgressKind, SessionError, fault, plan};
-use crate::diagnostic::Diagnostic;
-use crate::event::{Outcome, RunEvent};
+use crate::event::Outcome;
 use crate::json::{Map, Value};
-use crate::record::{TaskRecord, Writer, safe_name};
-use crate::report::{Paint, Progress, TaskLine, summary};
-use crate::session::{RunSummary, Session, TaskSummary, Told};
+use crate::record::safe_name;
+use crate::report::Paint;
+use crate::session::{RunSummary, TaskSummary};
 use crate::system::disk;
 
 /// Run tasks: what is as it was hits, the rest runs
@@ -55,7 +55,7 @@ pub(super) struct Args {
     dry_run: bool,
 }
 
-fn dollars(text: &str) -> Result<f64, String> {
+pub(super) fn dollars(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(dollars) if dollars > 0.0 && dollars.is_finite() => Ok(dollars),
         _ => Err("write a number above 0".to_owned()),
@@ -98,29 +98,22 @@ pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, Session
         ProgressKind::Text
     };
 
-    let mut teller = Teller::new(face, &session, kind, began_us);
+    let mut teller = Teller::new(&session, kind, began_us, face);
     let run = session.run(
         &options,
-        &mut |told| teller.tell(told),
+        &mut |told| teller.tell(told, face),
         signals.wish.clone(),
     );
-    let Teller {
-        progress,
-        record,
-        late,
-        ..
-    } = teller;
-    drop(progress);
+    let ended = teller.end();
     let mut run = run?;
-    show_warnings(&run.warnings, face);
+    fault::diagnostics(&run.warnings, &mut face.printer);
     if !args.json {
         let took_us = face.system.now_us().saturating_sub(began_us).max(0) as u64;
-        let lines: Vec<TaskLine<'_>> = run.tasks.iter().map(task_line).collect();
-        let text = summary(&lines, &run.tally, Some(took_us), &face.printer);
+        let text = teller::verdict(&run, Some(took_us), &face.printer);
         face.printer.out(&text);
     }
     face.printer.flush();
-    write_record(record, late, &run, &session, face);
+    ended.record(&run, &session, face);
     if let Some(path) = &args.output {
         write_output(path, &run.tasks)?;
     }
@@ -128,101 +121,6 @@ pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, Session
         hold(&mut run, &mut signals, face);
     }
     Ok(status(&run, min_score, &signals, face))
-}
-
-/// Hands what a run tells to those who show and record it.
-struct Teller<'a> {
-    face: &'a mut Face,
-    progress: Progress,
-    record: Writer,
-    /// Logs that lie in the store and are fetched after the run.
-    late: Vec<(String, String, crate::session::Log)>,
-}
-
-impl<'a> Teller<'a> {
-    fn new(face: &'a mut Face, session: &Session, kind: ProgressKind, began_us: i64) -> Self {
-        let redactor = face.printer.redactor.clone();
-        let record = Writer::new(session.workspace(), face.words.clone(), began_us, redactor);
-        let progress = Progress::new(kind, &face.printer, began_us);
-        Teller {
-            face,
-            progress,
-            record,
-            late: Vec::new(),
-        }
-    }
-
-    fn tell(&mut self, told: Told) {
-        match told {
-            Told::Event(event) => {
-                let now_us = self.face.system.now_us();
-                self.record.event(&event, now_us);
-                self.progress.event(&event, now_us, &mut self.face.printer);
-                if matches!(event, RunEvent::RunFinished { .. }) {
-                    self.face.printer.flush();
-                }
-            }
-            Told::Log { task, step, log } => {
-                self.progress
-                    .log(&step, &log.inline, &mut self.face.printer);
-                if log.stored.is_some() {
-                    self.late.push((task, step, log));
-                } else {
-                    self.record.log(&task, &step, &log.inline);
-                }
-            }
-        }
-    }
-}
-
-fn task_line(task: &TaskSummary) -> TaskLine<'_> {
-    TaskLine {
-        task: &task.shown,
-        outcome: task.outcome,
-        scores: &task.scores,
-        failure: task.failure.as_deref(),
-    }
-}
-
-fn show_warnings(warnings: &[Diagnostic], face: &mut Face) {
-    fault::diagnostics(warnings, &mut face.printer);
-}
-
-fn write_record(
-    mut record: Writer,
-    late: Vec<(String, String, crate::session::Log)>,
-    run: &RunSummary,
-    session: &Session,
-    face: &mut Face,
-) {
-    for (task, step, log) in late {
-        if let Some(bytes) = session.log_bytes(&log) {
-            record.log(&task, &step, &bytes);
-        }
-    }
-    for task in &run.tasks {
-        if let Some(context) = task.context.as_ref().filter(|_| task.tally.ran > 0) {
-            record.context(&task.shown, context);
-        }
-    }
-    let tasks = run.tasks.iter().map(|task| TaskRecord {
-        task: task.shown.clone(),
-        outcome: task.outcome,
-        scores: task.scores.clone(),
-        failure: task.failure.clone(),
-        tally: task.tally,
-        unchanged: task.unchanged,
-    });
-    let now_us = face.system.now_us();
-    let written = record
-        .finish(tasks.collect(), run.tally, run.cancelled, now_us)
-        .and_then(|_| {
-            Writer::keep_newest(session.workspace(), session.config().run.keep_runs as usize)
-        });
-    if let Err(error) = written {
-        let text = format!("notice: the run could not be recorded: {error}\n");
-        face.printer.err(&text);
-    }
 }
 
 /// Refuses a path for contexts that could not be written in the end, before anything runs.

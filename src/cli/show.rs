@@ -55,7 +55,8 @@ pub(super) fn workspace(path: Option<&Path>, face: &mut Face) -> Result<PathBuf,
     Ok(session.workspace().to_owned())
 }
 
-fn not_found(error: ReadError) -> SessionError {
+/// Returns the fault of a record that cannot be had.
+pub(super) fn not_found(error: ReadError) -> SessionError {
     let help = match &error {
         ReadError::NoRuns(_) => Some("run a task first: `aebuild run`".to_owned()),
         ReadError::NoSuchRun(_) | ReadError::Ambiguous(..) => {
@@ -142,7 +143,7 @@ fn events(workspace: &Path, id: &str, face: &mut Face) -> Result<ExitStatus, Ses
 }
 
 /// Writes the log of a step; where no run was named, the latest one that there is.
-fn log(
+pub(super) fn log(
     workspace: &Path,
     run: &RunRecord,
     step: &str,

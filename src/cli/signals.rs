@@ -9,9 +9,13 @@ use tokio::sync::watch;
 
 use super::ExitStatus;
 use crate::session::Wish;
+use crate::system::terminal;
 
 /// A file grew beyond its limit. Listening to it turns the signal into an error of the write.
 const SIGXFSZ: i32 = 25;
+
+/// The process was stopped and goes on.
+const SIGCONT: i32 = 18;
 
 /// Listens for signals while a run goes on.
 pub(super) struct Signals {
@@ -58,6 +62,38 @@ impl Signals {
         }
     }
 
+    /// Tells of each wish from now on, on a thread of its own.
+    pub(super) fn forward(&self, tell: impl Fn(Wish) + Send + 'static) -> std::io::Result<()> {
+        let mut wish = self.wish.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        std::thread::Builder::new()
+            .name("wishes".to_owned())
+            .spawn(move || {
+                while runtime.block_on(wish.changed()).is_ok() {
+                    tell(wish.borrow_and_update().clone());
+                }
+            })?;
+        Ok(())
+    }
+
+    /// Tells, on a thread of its own, of each time that the process was stopped and goes on.
+    pub(super) fn continued(tell: impl Fn() + Send + 'static) -> std::io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()?;
+        let guard = runtime.enter();
+        let mut goes_on = signal(SignalKind::from_raw(SIGCONT))?;
+        drop(guard);
+        std::thread::Builder::new()
+            .name("continued".to_owned())
+            .spawn(move || {
+                while runtime.block_on(goes_on.recv()).is_some() {
+                    tell();
+                }
+            })?;
+        Ok(())
+    }
+
     /// Waits for a signal.
     pub(super) fn wait(&mut self) {
         while *self.wish.borrow_and_update() == Wish::GoOn {
@@ -94,7 +130,10 @@ async fn heed(
                 send.send_replace(Wish::StopNow);
             }
             // Whoever asks three times means it.
-            Err(first) => std::process::exit(i32::from(first)),
+            Err(first) => {
+                terminal::restore();
+                std::process::exit(i32::from(first))
+            }
         }
     }
 }

@@ -69,6 +69,14 @@ impl Progress {
         }
     }
 
+    /// Shows a text above the line that is drawn over, where there is one.
+    pub fn print(&self, text: &str, printer: &mut Printer) {
+        match &self.0 {
+            Shown::Bar(bar) => bar.print(text, printer),
+            Shown::Lines(_) | Shown::Json { .. } => printer.err(text),
+        }
+    }
+
     /// Shows what a step printed, where that is asked for.
     pub fn log(&mut self, step: &str, bytes: &[u8], printer: &mut Printer) {
         if !printer.is_verbose || matches!(self.0, Shown::Json { .. }) {

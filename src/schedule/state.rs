@@ -88,6 +88,10 @@ pub struct Scheduler<'s> {
     /// For each cluster of groups, how many of its members ran well.
     pub(super) cluster_ran: Vec<usize>,
     pub(super) closed: Option<TaskEnd>,
+    /// Steps that the author changed meanwhile, and what waits for them.
+    pub(super) outdated: BTreeSet<StepIx>,
+    /// Whether a step did not run, or not to its end, since it is outdated.
+    pub(super) is_cut: bool,
     pub(super) now: u64,
     dependents: Vec<Vec<StepIx>>,
     remaining: Vec<u32>,
@@ -155,6 +159,8 @@ impl<'s> Scheduler<'s> {
             ready: BTreeSet::new(),
             woken: BTreeSet::new(),
             closed: None,
+            outdated: BTreeSet::new(),
+            is_cut: false,
             now: 0,
             dependents,
             remaining: vec![0; n],
@@ -196,6 +202,7 @@ impl<'s> Scheduler<'s> {
                 self.settled(&resource, version, changed);
             }
             Input::Woke(step) => self.woke(step),
+            Input::Outdated(steps) => self.outdate(&steps),
             Input::Cancel if self.finished => {}
             Input::Cancel => self.close(TaskEnd::Cancelled),
         }
@@ -240,6 +247,7 @@ impl<'s> Scheduler<'s> {
             Some(TaskEnd::Cancelled) => (TaskEnd::Cancelled, text),
             Some(TaskEnd::Failed | TaskEnd::Well) => (TaskEnd::Failed, text),
             None if text.is_some() => (TaskEnd::Failed, text),
+            None if self.is_cut => (TaskEnd::Cancelled, None),
             None => (TaskEnd::Well, None),
         }
     }
@@ -416,6 +424,9 @@ impl<'s> Scheduler<'s> {
         if planned.part == StepPart::LeftOut {
             self.set(step, Phase::Done(Done::Skipped));
             return;
+        }
+        if self.outdated.contains(&step) {
+            return self.leave_undone(step);
         }
         if let Some(output) = planned.live.clone() {
             self.defer(step, output);

@@ -249,7 +249,7 @@ impl Scheduler<'_> {
     /// A step that was called back has stopped.
     pub(super) fn after_abort(&mut self, step: StepIx) {
         self.steps[step.at()].started = 0;
-        if self.closed.is_some() {
+        if self.closed.is_some() || self.outdated.contains(&step) {
             self.set(step, Phase::Done(Done::Skipped));
             return;
         }

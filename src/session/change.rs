@@ -140,6 +140,19 @@ impl Session {
                     }
                     _ => {
                         suspects.folders.insert(at);
+                        let found = system.metadata(&known);
+                        if !found.is_ok_and(|found| found.kind == FileKind::File) {
+                            // With another folder come other files of the same names.
+                            let paths = self.memo.paths().into_iter();
+                            suspects
+                                .files
+                                .extend(paths.filter(|path| path.starts_with(&known)));
+                        }
+                        // It may be known by the link that leads to it.
+                        let paths = self.memo.paths().into_iter();
+                        let named = paths.filter(|other| other.file_name() == path.file_name());
+                        let is_it = |other: &PathBuf| absolute(system.as_ref(), other) == path;
+                        suspects.files.extend(named.filter(is_it));
                         suspects.files.insert(known);
                     }
                 }
@@ -202,9 +215,10 @@ impl Session {
             ..
         } = before;
         let is_same = *old == folder;
-        // What a folder says about itself is for people.
+        // What a folder says about itself is for people, and what is no part of it may come and go.
         let described = TaskFolder {
             description: old.description.clone(),
+            ignored: old.ignored.clone(),
             ..folder.clone()
         };
         changed.anything |= *old != described || old_faults != faults;

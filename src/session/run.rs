@@ -77,7 +77,7 @@ impl Session {
     }
 
     /// Returns a new run id: the time to the microsecond, so that ids sort by it, and a random digit.
-    fn new_run_id(&self) -> String {
+    pub(super) fn new_run_id(&self) -> String {
         let now_us = self.system.now_us();
         let time = crate::system::timestamp(now_us);
         let digits: String = time.chars().filter(char::is_ascii_digit).take(14).collect();
@@ -159,7 +159,7 @@ impl Session {
                     tell,
                 );
                 let results = dispatcher.run(jobs, wish.clone()).await;
-                (results, *wish.borrow() != Wish::GoOn)
+                (results, wish.borrow().stops())
             });
             // Who chose to have no wall knows it.
             let is_auto = self.config.sandbox.isolation == Isolation::Auto;

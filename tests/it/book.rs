@@ -87,6 +87,7 @@ fn summary() -> String {
                 "start",
                 "folders",
                 "run",
+                "watch",
                 "why",
                 "retries",
                 "samples",

@@ -33,4 +33,5 @@ mod story;
 mod support;
 mod tasks;
 mod tidy;
+mod watch;
 mod weeks;

@@ -11,7 +11,7 @@ use crate::model::{Machine, Store, Task};
 /// Runs a script and returns the log; each run of the script begins with a task.
 ///
 /// `run` begins and starts whatever is queued · `a ok` · `a fails` · `a stops` (it was called back) · `a lost box` ·
-/// `box settles` · `wake` · `cancel` · `start` gives one step a slot. After `by hand` nothing starts, stops or settles of
+/// `box settles` · `wake` · `cancel` · `outdate a` · `start` gives one step a slot. After `by hand` nothing starts, stops or settles of
 /// itself.
 fn play(store: &Store, task: &str, script: &[&str]) -> String {
     let task = Task::parse(task);
@@ -29,6 +29,10 @@ fn play(store: &Store, task: &str, script: &[&str]) -> String {
             ["run"] => machine.feed(Input::Begin),
             ["cancel"] => machine.feed(Input::Cancel),
             ["start"] => machine.start_next(),
+            ["outdate", step] => {
+                let step = machine.step(step);
+                machine.feed(Input::Outdated(vec![step]));
+            }
             ["wake"] => machine.wake(0),
             ["rest"] => {
                 while let Some(&step) = machine.running().first() {
@@ -1366,4 +1370,128 @@ fn the_forecast_of_lost_states_goes_back_to_what_can_be_made() {
         c: field `field` changed
     "#]]
     .assert_eq(&text);
+}
+
+#[test]
+fn an_outdated_step_is_called_back_with_what_waits_for_it_and_the_others_go_on() {
+    check(
+        "a\nb <- a\nc\nd <- c",
+        &["run", "outdate a", "c ok", "d ok"],
+        expect![[r#"
+            > run
+              a dirty: never run
+              run a #1
+              c dirty: never run
+              run c #1
+            > outdate a
+              abort a
+              b skipped
+              a aborted
+            > c ok
+              c finished
+              store c
+              d dirty: never run
+              run d #1
+            > d ok
+              d finished
+              store d
+              finish
+        "#]],
+    );
+}
+
+#[test]
+fn an_outdated_step_that_has_not_started_does_not_disturb_the_one_before_it() {
+    check(
+        "prompt\nverify <- prompt",
+        &["run", "outdate verify", "prompt ok"],
+        expect![[r#"
+            > run
+              prompt dirty: never run
+              run prompt #1
+            > outdate verify
+              verify skipped
+            > prompt ok
+              prompt finished
+              store prompt
+              finish
+        "#]],
+    );
+}
+
+#[test]
+fn what_ended_before_it_was_outdated_is_kept_and_what_waits_for_it_does_not_run() {
+    check(
+        "a\nb <- a",
+        &["run", "a ok", "outdate a"],
+        expect![[r#"
+            > run
+              a dirty: never run
+              run a #1
+            > a ok
+              a finished
+              store a
+              b dirty: never run
+              run b #1
+            > outdate a
+              abort b
+              b aborted
+              finish
+        "#]],
+    );
+}
+
+#[test]
+fn a_group_is_outdated_as_one() {
+    check(
+        "box: creates box\na <- box: mutates box\nb <- box: mutates box\nc",
+        &["run", "outdate b", "c ok"],
+        expect![[r#"
+            > run
+              box deferred
+              a dirty: never run
+              run a #1 (create box new 1)
+              b dirty: never run
+              run b #1 (reuse box new 1)
+              c dirty: never run
+              run c #1
+            > outdate b
+              abort a
+              abort b
+              a aborted
+              settle box
+              b aborted
+            > c ok
+              c finished
+              store c
+              finish
+        "#]],
+    );
+}
+
+#[test]
+fn an_outdated_step_is_not_tried_again() {
+    check(
+        "a\nb <- a: retry a x2\nc",
+        &["run", "a ok", "outdate a", "c ok"],
+        expect![[r#"
+            > run
+              a dirty: never run
+              run a #1
+              c dirty: never run
+              run c #1
+            > a ok
+              a finished
+              store a
+              b dirty: never run
+              run b #1
+            > outdate a
+              abort b
+              b aborted
+            > c ok
+              c finished
+              store c
+              finish
+        "#]],
+    );
 }

@@ -39,6 +39,16 @@ impl Story {
         story
     }
 
+    /// Returns an empty workspace that steps can reach by its path, since it is not in the folder for temporary things, of
+    /// which sandboxes have their own.
+    pub fn in_reach() -> Self {
+        let story = Story {
+            folder: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap(),
+        };
+        story.write("aebuild.toml", PLAIN);
+        story
+    }
+
     /// Returns a copy of an example of `tasks/`, without its README and these files.
     pub fn example(name: &str, without: &[&str]) -> Self {
         let story = Story::new();

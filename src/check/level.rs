@@ -3,6 +3,7 @@
 //! What keeps a task from running is an error whatever `[lint]` says. A warning or a hint may count more, less or nothing.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use super::RULES;
 use crate::diagnostic::{Diagnostic, Fix, Severity, Source, nearest};
@@ -41,8 +42,12 @@ const ERRORS: &str = "\
     unquoted-string unreadable variable-not-allowed wrong-case wrong-length wrong-number-of-files \
     wrong-pattern wrong-type";
 
-/// Returns every code, with how bad its faults are where nothing else is said; each once, in no order.
-pub fn codes() -> impl Iterator<Item = (&'static str, Severity)> {
+/// Every code, with how bad its faults are where nothing else is said.
+static LEVELS: LazyLock<BTreeMap<&'static str, Severity>> =
+    LazyLock::new(|| declared().collect());
+
+/// Returns every code as it is declared: one that several rules find is there several times.
+fn declared() -> impl Iterator<Item = (&'static str, Severity)> {
     let of_rules = RULES.iter().flat_map(|rule| rule.codes.iter().copied());
     let errors = ERRORS.split_ascii_whitespace();
     of_rules
@@ -50,11 +55,14 @@ pub fn codes() -> impl Iterator<Item = (&'static str, Severity)> {
         .chain(errors.map(|code| (code, Severity::Error)))
 }
 
+/// Returns every code, with how bad its faults are where nothing else is said; sorted.
+pub fn codes() -> impl Iterator<Item = (&'static str, Severity)> {
+    LEVELS.iter().map(|(code, level)| (*code, *level))
+}
+
 /// Returns how bad the faults of a code are where nothing else is said.
 pub fn of(code: &str) -> Option<Severity> {
-    codes()
-        .find(|(other, _)| *other == code)
-        .map(|(_, level)| level)
+    LEVELS.get(code).copied()
 }
 
 /// Gives faults the levels that are set for their codes, and drops those that are off.
@@ -164,11 +172,9 @@ mod tests {
 
     #[test]
     fn every_code_has_one_level() {
-        let mut names: Vec<_> = codes().map(|(code, _)| code).collect();
-        let n = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), n);
+        for (code, level) in declared() {
+            assert_eq!(of(code), Some(level), "{code}");
+        }
     }
 
     #[test]

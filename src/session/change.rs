@@ -219,6 +219,8 @@ impl Session {
         let described = TaskFolder {
             description: old.description.clone(),
             ignored: old.ignored.clone(),
+            // What a file says that was read for it is among the rest.
+            config_files: old.config_files.clone(),
             ..folder.clone()
         };
         changed.anything |= *old != described || old_faults != faults;

@@ -1,7 +1,8 @@
 //! Faults as plain data: what is wrong, where it was written, and what to type instead.
 //!
 //! A [`Diagnostic`] can be cloned, compared and sorted. It does not know how it will be shown: each format has one
-//! renderer below this module ([`render`], [`concise`], [`json`], [`github`]), and only [`render`] knows miette.
+//! renderer below this module ([`render`], [`narrated`], [`concise`], [`json`], [`github`], [`sarif`]), and only
+//! [`render`] knows miette.
 //!
 //! Text in a diagnostic is as the author of the file wrote it. It becomes safe for a terminal in the renderers, all of
 //! which pass every string through [`visible`].
@@ -11,8 +12,11 @@ mod excerpt;
 mod fix;
 pub mod github;
 pub mod json;
+pub mod narrated;
 mod nearest;
+mod pages;
 pub mod render;
+pub mod sarif;
 mod source;
 mod visible;
 
@@ -20,6 +24,7 @@ use std::fmt;
 
 pub use fix::{Edit, Fix, Safety};
 pub use nearest::{did_you_mean, nearest};
+pub use pages::{Page, joined as joined_pages, page, pages};
 pub use source::{Lines, Source, line_column};
 pub use visible::{clip, visible, visible_line};
 

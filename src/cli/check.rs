@@ -5,7 +5,9 @@ use super::{ExitStatus, Face, SessionError, fault};
 use crate::diagnostic::concise::concise;
 use crate::diagnostic::github::github;
 use crate::diagnostic::json::json;
+use crate::diagnostic::narrated::narrated;
 use crate::diagnostic::render::{Style, full};
+use crate::diagnostic::sarif::sarif;
 use crate::diagnostic::{Diagnostic, Severity, did_you_mean, sort};
 use crate::session::codes;
 
@@ -14,9 +16,9 @@ use crate::session::codes;
 pub(super) struct Args {
     #[command(flatten)]
     selection: Selection,
-    /// Show the faults in this form
-    #[arg(long, value_enum, default_value_t = Format::Full)]
-    format: Format,
+    /// Show the faults in this form [default: full, or narrated where NO_GRAPHICS is set]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     /// Exit with status 1 on faults of this level or code: `warnings`, `hints` (and warnings), or a code such as
     /// `unordered-observer`; may be given several times
     #[arg(long, value_name = "WHAT")]
@@ -55,12 +57,16 @@ impl Denied {
 enum Format {
     /// With the lines in question, for people
     Full,
+    /// In sentences, for screen readers
+    Narrated,
     /// One line a fault, for editors and grep
     Concise,
     /// One JSON object a line, for programs
     Json,
     /// Workflow commands, shown by GitHub beside the changed lines
     Github,
+    /// One SARIF 2.1.0 log, for code scanning
+    Sarif,
 }
 
 /// Runs the command.
@@ -79,7 +85,13 @@ pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, Session
         color: face.printer.out_color,
         width: face.printer.width,
     };
-    let text = match args.format {
+    let format = args.format.unwrap_or(match face.printer.is_narrated {
+        true => Format::Narrated,
+        false => Format::Full,
+    });
+    let text = match format {
+        Format::Narrated => narrated(&found),
+        Format::Sarif => sarif(&found),
         Format::Full => full(&found, style),
         Format::Concise => concise(&found),
         Format::Json => json(&found),

@@ -9,6 +9,7 @@ mod check;
 mod env;
 mod exit;
 mod explain;
+mod explain_code;
 mod fault;
 mod graph;
 mod plan;
@@ -64,6 +65,7 @@ enum Command {
     Check(check::Args),
     Plan(plan::Args),
     Explain(explain::Args),
+    ExplainCode(explain_code::Args),
     Show(show::Args),
     Graph(graph::Args),
     Cache(cache::Args),
@@ -146,6 +148,7 @@ pub fn main(system: Arc<dyn System>, registry: Registry) -> ExitStatus {
         Command::Check(args) => check::run(args, &mut face),
         Command::Plan(args) => plan::run(args, &mut face),
         Command::Explain(args) => explain::run(args, &mut face),
+        Command::ExplainCode(args) => explain_code::run(args, &mut face),
         Command::Show(args) => show::run(args, &mut face),
         Command::Graph(args) => graph::run(args, &mut face),
         Command::Cache(args) => cache::run(args, &mut face),

@@ -9,6 +9,7 @@ use crate::diagnostic::narrated::narrated;
 use crate::diagnostic::render::{Style, full};
 use crate::diagnostic::sarif::sarif;
 use crate::diagnostic::{Diagnostic, Severity, did_you_mean, sort};
+use crate::report::Paint;
 use crate::session::codes;
 
 /// Look for faults in what the author wrote, and run nothing
@@ -107,6 +108,12 @@ pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, Session
         n => format!("{}; {n} denied\n", fault::counted(&found)),
     };
     face.printer.err(&text);
+    let is_full = matches!(format, Format::Full | Format::Narrated);
+    if let (true, Some(first)) = (is_full && face.printer.can_redraw, found.first()) {
+        let text = format!("what a code means: `aebuild explain-code {}`\n", first.code);
+        let text = face.printer.paint_err(Paint::Dim, &text);
+        face.printer.err(&text);
+    }
     let has_errors = found.iter().any(Diagnostic::is_error);
     Ok(if has_errors || n_denied > 0 {
         ExitStatus::Failed

@@ -457,3 +457,42 @@ fn the_cache_is_looked_after_from_any_folder() {
         "{said}"
     );
 }
+
+#[test]
+fn the_page_of_a_code_is_shown_and_a_near_code_is_offered() {
+    let world = World::new();
+    check(
+        &world,
+        &["explain-code", "error[self-dependency]: step `a` waits"],
+        expect![[r#"
+            self-dependency
+
+            A step depends on itself, so it could never start. Delete the entry.
+
+            ```console
+            $ aebuild check tasks/errors/self-dependency
+            error[self-dependency]: step `check` depends on itself
+              ╭─[tasks/errors/self-dependency/tasks/t.json:8:27]
+            8 │     "depends_on": ["box", "check"]
+              │                           ───┬───
+              │                              ╰── its own id
+              ╰────
+              help: delete the entry
+
+            1 error
+            (exit status 1)
+            ```
+            ---
+            --- 0
+        "#]],
+    );
+    check(&world, &["explain-code", "self-dependant"], expect![[r#"
+        ---
+        error: there is no code `self-dependant`
+          help: did you mean `self-dependency`?
+        --- 2
+    "#]]);
+    let all = world.aebuild(&["explain-code"]);
+    let all = text(&all.stdout);
+    assert!(all.lines().any(|line| line.starts_with("unknown-name ")));
+}

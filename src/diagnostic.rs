@@ -22,8 +22,8 @@ mod visible;
 
 use std::fmt;
 
-pub use fix::{Edit, Fix, Safety};
-pub use nearest::{did_you_mean, nearest};
+pub use fix::{Edit, Fix, Mended, Safety, cut, mend};
+pub use nearest::{Meant, did_you_mean, meant, nearest};
 pub use pages::{Page, joined as joined_pages, page, pages};
 pub use source::{Lines, Source, line_column};
 pub use visible::{clip, visible, visible_line};
@@ -167,6 +167,19 @@ impl Diagnostic {
     pub fn fix(mut self, fix: impl Into<Option<Fix>>) -> Self {
         self.fixes.extend(fix.into());
         self
+    }
+
+    /// Sets the help to what was probably meant, and adds the edit that writes it where the fault is; leaves both alone
+    /// where nothing is near.
+    #[must_use]
+    pub fn meant(self, meant: impl Into<Option<Meant>>) -> Self {
+        let Some(meant) = meant.into() else {
+            return self;
+        };
+        let fix = self
+            .place()
+            .and_then(|place| fix::renamed(&place.source, place.span, &meant));
+        self.help(meant.question()).fix(fix)
     }
 
     /// Returns the label that says where the fault is: the first primary one, else the first.

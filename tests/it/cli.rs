@@ -486,12 +486,16 @@ fn the_page_of_a_code_is_shown_and_a_near_code_is_offered() {
             --- 0
         "#]],
     );
-    check(&world, &["explain-code", "self-dependant"], expect![[r#"
+    check(
+        &world,
+        &["explain-code", "self-dependant"],
+        expect![[r#"
         ---
         error: there is no code `self-dependant`
           help: did you mean `self-dependency`?
         --- 2
-    "#]]);
+    "#]],
+    );
     let all = world.aebuild(&["explain-code"]);
     let all = text(&all.stdout);
     assert!(all.lines().any(|line| line.starts_with("unknown-name ")));

@@ -148,11 +148,7 @@ pub fn mend(diagnostics: &[Diagnostic], choose: impl Fn(&Diagnostic) -> Option<u
             let fits = edit.source.text.get(edit.span.range()).is_some();
             fits && edits.iter().all(|made| !made.touches(edit))
         };
-        let changes = fix
-            .edits
-            .iter()
-            .any(|edit| edit.source.slice(edit.span) != edit.text);
-        if changes && fix.edits.iter().all(is_free) {
+        if !fix.edits.is_empty() && fix.edits.iter().all(is_free) {
             edits.extend(&fix.edits);
             mended.made.push((at, chosen));
         }

@@ -154,9 +154,11 @@ fn snippet(
     let place = format!("{}:{line}:{column}", visible_line(&source.name));
     let gutter = excerpt.numbers.iter().flatten().max();
     let gutter = gutter.map_or(1, |number| number.to_string().len()) + 3;
+    // A wide terminal is seldom overrun, and what is beside its arrow is read at once.
+    let slack = if style.width < WIDE { 0 } else { 24 };
     let mut below: Vec<&str> = Vec::new();
     let drawn_texts = labels.iter().zip(&excerpt.spans).map(|(label, span)| {
-        let room = style.width.saturating_sub(gutter + LEAD);
+        let room = (style.width + slack).saturating_sub(gutter + LEAD);
         if label.text.is_empty() {
             return None;
         }
@@ -192,6 +194,8 @@ fn snippet(
     }
 }
 
+/// From this width on a text beside its arrow may go beyond the edge.
+const WIDE: usize = 80;
 /// The columns between the middle of a label and its text.
 const LEAD: usize = 4;
 

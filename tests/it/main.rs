@@ -14,6 +14,7 @@ mod docker;
 mod docs_tasks;
 mod envs;
 mod explain;
+mod fixes;
 mod formats;
 mod laws;
 mod model;

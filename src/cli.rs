@@ -12,6 +12,7 @@ mod exit;
 mod explain;
 mod explain_code;
 mod fault;
+mod fmt;
 mod graph;
 mod mend;
 mod plan;
@@ -69,6 +70,7 @@ enum Command {
     Explain(explain::Args),
     ExplainCode(explain_code::Args),
     Show(show::Args),
+    Fmt(fmt::Args),
     Graph(graph::Args),
     Cache(cache::Args),
     Env(env::Args),
@@ -152,6 +154,7 @@ pub fn main(system: Arc<dyn System>, registry: Registry) -> ExitStatus {
         Command::Explain(args) => explain::run(args, &mut face),
         Command::ExplainCode(args) => explain_code::run(args, &mut face),
         Command::Show(args) => show::run(args, &mut face),
+        Command::Fmt(args) => fmt::run(args, &mut face),
         Command::Graph(args) => graph::run(args, &mut face),
         Command::Cache(args) => cache::run(args, &mut face),
         Command::Env(args) => env::run(args, &mut face),

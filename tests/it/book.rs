@@ -103,6 +103,7 @@ fn summary() -> String {
             &[
                 "start",
                 "folders",
+                "authoring",
                 "run",
                 "watch",
                 "why",

@@ -500,3 +500,60 @@ fn the_page_of_a_code_is_shown_and_a_near_code_is_offered() {
     let all = text(&all.stdout);
     assert!(all.lines().any(|line| line.starts_with("unknown-name ")));
 }
+
+#[test]
+fn task_files_are_laid_out_once_and_a_file_with_faults_is_left() {
+    let world = World::new();
+    world.write("t/tasks/one.json", "[{\"id\":\"a\",\"n\":1.50}]");
+    world.write("t/tasks/bad.json", "[{\"id\": 1,}]");
+    world.write("t/artifacts/data/tasks/x.json", "[1,2]");
+    check(&world, &["fmt", "t", "--check"], expect![[r#"
+        t/tasks/one.json
+        ---
+        error[trailing-comma]: a comma stands after the last value
+          ╭─[t/tasks/bad.json:1:10]
+        1 │ [{"id": 1,}]
+          │          ─
+          ╰────
+          help: delete the comma
+
+        1 file would change, 0 stay; 1 error, so these are left
+        --- 1
+    "#]]);
+    check(&world, &["fmt", "t"], expect![[r#"
+        ---
+        error[trailing-comma]: a comma stands after the last value
+          ╭─[t/tasks/bad.json:1:10]
+        1 │ [{"id": 1,}]
+          │          ─
+          ╰────
+          help: delete the comma
+
+        1 file changed, 0 stay; 1 error, so these are left
+        --- 1
+    "#]]);
+    let read = |path: &str| std::fs::read_to_string(world.path().join(path)).expect("it is there");
+    assert_eq!(
+        read("t/tasks/one.json"),
+        "[\n  {\"id\": \"a\", \"n\": 1.50}\n]\n"
+    );
+    assert_eq!(read("t/tasks/bad.json"), "[{\"id\": 1,}]");
+    assert_eq!(read("t/artifacts/data/tasks/x.json"), "[1,2]");
+    check(
+        &world,
+        &["fmt", "t/tasks/one.json", "--check"],
+        expect![[r#"
+            ---
+            0 files would change, 1 stay
+            --- 0
+        "#]],
+    );
+    let (said, status) = world.shell("printf '{\"b\":1,\\n\"a\":[ ]}' | aebuild fmt --stdin");
+    assert_eq!(
+        (said.as_str(), status),
+        ("{\n  \"b\": 1,\n  \"a\": []\n}\n", Some(0))
+    );
+    let (said, status) = world.shell("printf '[1,' | aebuild fmt --stdin");
+    assert!(said.contains("unfinished"), "{said}");
+    assert_eq!(status, Some(1));
+}

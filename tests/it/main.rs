@@ -28,6 +28,7 @@ mod sandbox_commands;
 mod sandbox_ends;
 mod sandbox_files;
 mod schedule;
+mod schemas;
 mod servers;
 mod space;
 mod story;

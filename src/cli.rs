@@ -15,6 +15,7 @@ mod fault;
 mod fmt;
 mod graph;
 mod mend;
+mod new;
 mod plan;
 mod run;
 mod seeds;
@@ -63,6 +64,7 @@ struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    New(new::Args),
     Run(run::Args),
     Watch(watch::Args),
     Check(check::Args),
@@ -147,6 +149,7 @@ pub fn main(system: Arc<dyn System>, registry: Registry) -> ExitStatus {
         words: words.collect(),
     };
     let done = match arguments.command {
+        Command::New(args) => new::run(args, &mut face),
         Command::Run(args) => run::run(args, &mut face),
         Command::Watch(args) => watch::run(args, &mut face),
         Command::Check(args) => check::run(args, &mut face),

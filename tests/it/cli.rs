@@ -507,7 +507,10 @@ fn task_files_are_laid_out_once_and_a_file_with_faults_is_left() {
     world.write("t/tasks/one.json", "[{\"id\":\"a\",\"n\":1.50}]");
     world.write("t/tasks/bad.json", "[{\"id\": 1,}]");
     world.write("t/artifacts/data/tasks/x.json", "[1,2]");
-    check(&world, &["fmt", "t", "--check"], expect![[r#"
+    check(
+        &world,
+        &["fmt", "t", "--check"],
+        expect![[r#"
         t/tasks/one.json
         ---
         error[trailing-comma]: a comma stands after the last value
@@ -519,8 +522,12 @@ fn task_files_are_laid_out_once_and_a_file_with_faults_is_left() {
 
         1 file would change, 0 stay; 1 error, so these are left
         --- 1
-    "#]]);
-    check(&world, &["fmt", "t"], expect![[r#"
+    "#]],
+    );
+    check(
+        &world,
+        &["fmt", "t"],
+        expect![[r#"
         ---
         error[trailing-comma]: a comma stands after the last value
           ╭─[t/tasks/bad.json:1:10]
@@ -531,7 +538,8 @@ fn task_files_are_laid_out_once_and_a_file_with_faults_is_left() {
 
         1 file changed, 0 stay; 1 error, so these are left
         --- 1
-    "#]]);
+    "#]],
+    );
     let read = |path: &str| std::fs::read_to_string(world.path().join(path)).expect("it is there");
     assert_eq!(
         read("t/tasks/one.json"),

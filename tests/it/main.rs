@@ -19,6 +19,7 @@ mod formats;
 mod laws;
 mod model;
 mod mock_models;
+mod new;
 mod models;
 mod mutations;
 mod peers;

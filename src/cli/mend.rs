@@ -25,6 +25,22 @@ pub(super) enum Wanted {
     All,
 }
 
+/// What a check found, and where `aebuild.toml`, which is shown by its name alone, lies.
+pub(super) struct Checked {
+    pub(super) found: Vec<Diagnostic>,
+    pub(super) workspace: Option<PathBuf>,
+}
+
+impl Checked {
+    /// Returns the path of the file that a text was read from.
+    fn path(&self, source: &Source) -> Option<PathBuf> {
+        match source.name.as_str() {
+            "aebuild.toml" => Some(self.workspace.as_ref()?.join("aebuild.toml")),
+            name => Some(PathBuf::from(name)),
+        }
+    }
+}
+
 /// What fixes came to.
 pub(super) struct Outcome {
     /// What is left.
@@ -38,7 +54,7 @@ pub(super) fn run(
     wanted: Wanted,
     is_dry: bool,
     face: &mut Face,
-    check: &mut dyn FnMut(&mut Face) -> Result<Vec<Diagnostic>, SessionError>,
+    check: &mut dyn FnMut(&mut Face) -> Result<Checked, SessionError>,
 ) -> Result<Outcome, SessionError> {
     let disk_system = face.system.clone();
     let rounds = rounds(wanted, face, check);
@@ -103,7 +119,7 @@ struct Rounds {
 fn rounds(
     wanted: Wanted,
     face: &mut Face,
-    check: &mut dyn FnMut(&mut Face) -> Result<Vec<Diagnostic>, SessionError>,
+    check: &mut dyn FnMut(&mut Face) -> Result<Checked, SessionError>,
 ) -> Result<Rounds, SessionError> {
     let mut rounds = Rounds {
         view: Overlay::new(face.system.clone()),
@@ -114,7 +130,8 @@ fn rounds(
     let mut seen: Vec<u64> = Vec::new();
     for _ in 0..MAX_ROUNDS {
         face.system = Arc::new(rounds.view.clone());
-        rounds.found = check(face)?;
+        let checked = check(face)?;
+        rounds.found = checked.found.clone();
         let mut hasher = DefaultHasher::new();
         rounds.view.contents().hash(&mut hasher);
         let state = hasher.finish();
@@ -123,7 +140,10 @@ fn rounds(
             break;
         }
         seen.push(state);
-        let can_mend = |source: &Source| content(face.system.as_ref(), source).is_some();
+        let can_mend = |source: &Source| {
+            let path = checked.path(source);
+            path.is_some_and(|path| content(face.system.as_ref(), &path, source).is_some())
+        };
         let choose = |found: &Diagnostic| {
             let chosen = chosen(found, wanted)?;
             let mut edits = found.fixes[chosen].edits.iter();
@@ -132,11 +152,11 @@ fn rounds(
         let mended = mend(&rounds.found, choose);
         let mut has_changed = false;
         for (source, text) in mended.texts {
-            let path = Path::new(&source.name);
-            let (Some(bytes), Ok(full)) = (
-                content(face.system.as_ref(), &source),
-                face.system.canonical(path),
-            ) else {
+            let Some(path) = checked.path(&source) else {
+                continue;
+            };
+            let bytes = content(face.system.as_ref(), &path, &source);
+            let (Some(bytes), Ok(full)) = (bytes, face.system.canonical(&path)) else {
                 continue;
             };
             has_changed |= bytes != text.as_bytes();
@@ -144,7 +164,7 @@ fn rounds(
                 .before
                 .entry(full)
                 .or_insert_with(|| (source.name.clone(), bytes));
-            let replaced = rounds.view.replace(path, text.into_bytes());
+            let replaced = rounds.view.replace(&path, text.into_bytes());
             replaced.map_err(|error| SessionError::World(format!("`{}`: {error}", source.name)))?;
         }
         if !has_changed {
@@ -178,8 +198,8 @@ fn chosen(found: &Diagnostic, wanted: Wanted) -> Option<usize> {
 
 /// Returns the bytes of the file that a text was read from, if it is a file and still says the same, and if nothing of
 /// it would be lost.
-fn content(system: &dyn System, source: &Source) -> Option<Vec<u8>> {
-    let bytes = system.read(Path::new(&source.name), MAX_FILE).ok()?;
+fn content(system: &dyn System, path: &Path, source: &Source) -> Option<Vec<u8>> {
+    let bytes = system.read(path, MAX_FILE).ok()?;
     let (read, _) = Source::from_bytes(source.name.as_str(), &bytes);
     let is_whole = read.text.as_bytes() == bytes || Source::is_decoded(&bytes);
     (read == *source && is_whole).then_some(bytes)

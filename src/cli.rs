@@ -6,11 +6,16 @@ mod agent;
 mod answer;
 mod cache;
 mod check;
+mod diff;
 mod env;
 mod exit;
 mod explain;
+mod explain_code;
 mod fault;
+mod fmt;
 mod graph;
+mod mend;
+mod new;
 mod plan;
 mod run;
 mod seeds;
@@ -59,12 +64,15 @@ struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    New(new::Args),
     Run(run::Args),
     Watch(watch::Args),
     Check(check::Args),
     Plan(plan::Args),
     Explain(explain::Args),
+    ExplainCode(explain_code::Args),
     Show(show::Args),
+    Fmt(fmt::Args),
     Graph(graph::Args),
     Cache(cache::Args),
     Env(env::Args),
@@ -141,12 +149,15 @@ pub fn main(system: Arc<dyn System>, registry: Registry) -> ExitStatus {
         words: words.collect(),
     };
     let done = match arguments.command {
+        Command::New(args) => new::run(args, &mut face),
         Command::Run(args) => run::run(args, &mut face),
         Command::Watch(args) => watch::run(args, &mut face),
         Command::Check(args) => check::run(args, &mut face),
         Command::Plan(args) => plan::run(args, &mut face),
         Command::Explain(args) => explain::run(args, &mut face),
+        Command::ExplainCode(args) => explain_code::run(args, &mut face),
         Command::Show(args) => show::run(args, &mut face),
+        Command::Fmt(args) => fmt::run(args, &mut face),
         Command::Graph(args) => graph::run(args, &mut face),
         Command::Cache(args) => cache::run(args, &mut face),
         Command::Env(args) => env::run(args, &mut face),

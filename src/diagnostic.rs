@@ -1,7 +1,8 @@
 //! Faults as plain data: what is wrong, where it was written, and what to type instead.
 //!
 //! A [`Diagnostic`] can be cloned, compared and sorted. It does not know how it will be shown: each format has one
-//! renderer below this module ([`render`], [`concise`], [`json`], [`github`]), and only [`render`] knows miette.
+//! renderer below this module ([`render`], [`narrated`], [`concise`], [`json`], [`github`], [`sarif`]), and only
+//! [`render`] knows miette.
 //!
 //! Text in a diagnostic is as the author of the file wrote it. It becomes safe for a terminal in the renderers, all of
 //! which pass every string through [`visible`].
@@ -11,15 +12,19 @@ mod excerpt;
 mod fix;
 pub mod github;
 pub mod json;
+pub mod narrated;
 mod nearest;
+mod pages;
 pub mod render;
+pub mod sarif;
 mod source;
 mod visible;
 
 use std::fmt;
 
-pub use fix::{Edit, Fix, Safety};
-pub use nearest::{did_you_mean, nearest};
+pub use fix::{Edit, Fix, Mended, Safety, cut, mend};
+pub use nearest::{Meant, did_you_mean, meant, nearest};
+pub use pages::{Page, joined as joined_pages, page, pages};
 pub use source::{Lines, Source, line_column};
 pub use visible::{clip, visible, visible_line};
 
@@ -162,6 +167,19 @@ impl Diagnostic {
     pub fn fix(mut self, fix: impl Into<Option<Fix>>) -> Self {
         self.fixes.extend(fix.into());
         self
+    }
+
+    /// Sets the help to what was probably meant, and adds the edit that writes it where the fault is; leaves both alone
+    /// where nothing is near.
+    #[must_use]
+    pub fn meant(self, meant: impl Into<Option<Meant>>) -> Self {
+        let Some(meant) = meant.into() else {
+            return self;
+        };
+        let fix = self
+            .place()
+            .and_then(|place| fix::renamed(&place.source, place.span, &meant));
+        self.help(meant.question()).fix(fix)
     }
 
     /// Returns the label that says where the fault is: the first primary one, else the first.

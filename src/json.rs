@@ -6,6 +6,7 @@
 
 mod canonical;
 mod container;
+mod layout;
 mod number;
 mod parser;
 mod pattern;
@@ -18,6 +19,7 @@ mod word;
 pub use crate::diagnostic::Span;
 use crate::diagnostic::{Diagnostic, Source};
 pub use canonical::canonical;
+pub use layout::layout;
 pub use serde_json::{
     Map, Value, from_slice, json, to_string, to_string_pretty, to_value, to_writer,
 };

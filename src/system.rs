@@ -8,6 +8,7 @@ pub mod inotify;
 pub mod terminal;
 mod memory;
 mod os;
+mod overlay;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use memory::MemorySystem;
 pub use os::OsSystem;
+pub use overlay::Overlay;
 
 /// What kind of thing stands at a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Checked, Rule};
-use crate::diagnostic::{Diagnostic, Severity, nearest};
+use crate::diagnostic::{Diagnostic, Severity, meant};
 use crate::graph::StepIx;
 use crate::step::ArtifactRef;
 use crate::task::folder::Artifact;
@@ -61,11 +61,13 @@ fn unknown(checked: &Checked<'_>, step: StepIx, reference: &ArtifactRef) -> Diag
         folder.ignored.iter().find(is_it)
     };
     let same = names().find(|other| composed(other) == composed(name));
+    let mut near = None;
     let (why, help) = if let Some(other) = same {
         let help = format!("write the name as the folder is written: `{other}`");
         ("no artifact has this name in this Unicode form", Some(help))
     } else if let Some(other) = names().find(|other| folded(other) == folded(name)) {
-        ("names are case-sensitive", Some(format!("write `{other}`")))
+        near = meant(name, [other]);
+        ("names are case-sensitive", None)
     } else if let Some(path) = ignored(name) {
         let help = format!(
             "move {} to artifacts/{}/",
@@ -74,7 +76,7 @@ fn unknown(checked: &Checked<'_>, step: StepIx, reference: &ArtifactRef) -> Diag
         );
         ("this file is in no artifact", Some(help))
     } else {
-        let help = nearest(name, names()).map(|near| format!("did you mean `{near}`?"));
+        near = meant(name, names());
         let list = || {
             let all: Vec<String> = names().take(8).map(|name| format!("`{name}`")).collect();
             match all.is_empty() {
@@ -82,7 +84,7 @@ fn unknown(checked: &Checked<'_>, step: StepIx, reference: &ArtifactRef) -> Diag
                 false => format!("the artifacts are {}", all.join(", ")),
             }
         };
-        ("no artifact has this name", Some(help.unwrap_or_else(list)))
+        ("no artifact has this name", Some(list()))
     };
     let id = checked.id(step);
     let headline = format!("step `{id}` uses artifact `{name}`, which is not in the task folder");
@@ -90,6 +92,7 @@ fn unknown(checked: &Checked<'_>, step: StepIx, reference: &ArtifactRef) -> Diag
     Diagnostic::error("unknown-artifact", headline)
         .primary(checked.places.source(), span, why)
         .help(help)
+        .meant(near)
 }
 
 fn stem(name: &str) -> &str {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::reach::Reach;
 use super::{Checked, Rule, edges};
 use crate::context::Lookup;
-use crate::diagnostic::{Diagnostic, Fix, Safety, Severity, did_you_mean};
+use crate::diagnostic::{Diagnostic, Fix, Safety, Severity, meant};
 use crate::graph::StepIx;
 use crate::step::NameRef;
 use crate::task::DependsOn;
@@ -169,7 +169,8 @@ fn unknown(
         Lookup::Prompt(_) => "reply",
         Lookup::Metadata(_) => "verification",
     };
-    let help = did_you_mean(name, names.iter().copied()).unwrap_or_else(|| match names.len() {
+    let near = meant(name, names.iter().copied());
+    let help = match names.len() {
         0 => format!("add a step that makes {noun} `{name}`"),
         n => {
             let shown: Vec<String> = names
@@ -184,7 +185,7 @@ fn unknown(
             };
             format!("the names of this kind are {}{more}", shown.join(", "))
         }
-    });
+    };
     let headline = format!("step `{id}` reads {}, which no step makes", read.lookup);
     Some(
         Diagnostic::error("unknown-name", headline)
@@ -193,7 +194,8 @@ fn unknown(
                 checked.places.field_or_kind(step, &read.field),
                 "read here",
             )
-            .help(help),
+            .help(help)
+            .meant(near),
     )
 }
 

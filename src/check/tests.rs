@@ -414,7 +414,7 @@ fn artifacts_are_in_the_folder_and_fit() {
                 help: did you mean `greeting`?
             tasks/t.json:4:53: error[unknown-artifact]: step `b` uses artifact `data`, which is not in the task folder
                 "data": names are case-sensitive
-                help: write `Data`
+                help: did you mean `Data`?
             tasks/t.json:5:53: error[unknown-artifact]: step `c` uses artifact `é`, which is not in the task folder
                 "é": no artifact has this name in this Unicode form
                 help: write the name as the folder is written: `é`

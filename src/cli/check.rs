@@ -1,12 +1,16 @@
 //! `aebuild check`: look for faults.
 
+use super::mend::{self, Checked, Wanted};
 use super::select::Selection;
 use super::{ExitStatus, Face, SessionError, fault};
 use crate::diagnostic::concise::concise;
 use crate::diagnostic::github::github;
 use crate::diagnostic::json::json;
+use crate::diagnostic::narrated::narrated;
 use crate::diagnostic::render::{Style, full};
-use crate::diagnostic::{Diagnostic, Severity, did_you_mean, sort};
+use crate::diagnostic::sarif::sarif;
+use crate::diagnostic::{Diagnostic, Fix, Safety, Severity, did_you_mean, sort};
+use crate::report::Paint;
 use crate::session::codes;
 
 /// Look for faults in what the author wrote, and run nothing
@@ -14,13 +18,26 @@ use crate::session::codes;
 pub(super) struct Args {
     #[command(flatten)]
     selection: Selection,
-    /// Show the faults in this form
-    #[arg(long, value_enum, default_value_t = Format::Full)]
-    format: Format,
+    /// Show the faults in this form [default: full, or narrated where NO_GRAPHICS is set]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     /// Exit with status 1 on faults of this level or code: `warnings`, `hints` (and warnings), or a code such as
     /// `unordered-observer`; may be given several times
     #[arg(long, value_name = "WHAT")]
     deny: Vec<String>,
+    /// Write what mends the faults into the files
+    #[arg(
+        long,
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "sure",
+        value_name = "WHICH"
+    )]
+    fix: Option<Wanted>,
+    /// Show what `--fix` would change, and change nothing
+    #[arg(long)]
+    diff: bool,
 }
 
 /// What is denied.
@@ -55,50 +72,88 @@ impl Denied {
 enum Format {
     /// With the lines in question, for people
     Full,
+    /// In sentences, for screen readers
+    Narrated,
     /// One line a fault, for editors and grep
     Concise,
     /// One JSON object a line, for programs
     Json,
     /// Workflow commands, shown by GitHub beside the changed lines
     Github,
+    /// One SARIF 2.1.0 log, for code scanning
+    Sarif,
 }
 
 /// Runs the command.
 pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, SessionError> {
     let denied = Denied::new(std::mem::take(&mut args.deny))?;
     let options = args.selection.options();
-    let found = face
-        .open(args.selection.paths, true)
-        .and_then(|mut session| session.check(&options));
-    let mut found: Vec<Diagnostic> = match found {
-        Err(SessionError::Faults(faults)) => faults,
-        other => other?,
+    let paths = args.selection.paths;
+    let mut check = |face: &mut Face| {
+        let mut workspace = None;
+        let session = face.open(paths.clone(), true);
+        let found = session.and_then(|mut session| {
+            workspace = Some(session.workspace().to_path_buf());
+            session.check(&options)
+        });
+        let mut found: Vec<Diagnostic> = match found {
+            Err(SessionError::Faults(faults)) => faults,
+            other => other?,
+        };
+        sort(&mut found);
+        Ok(Checked { found, workspace })
     };
-    sort(&mut found);
+    let wanted = args.fix.or(args.diff.then_some(Wanted::Sure));
+    let (found, would_change) = match wanted {
+        None => (check(face)?.found, false),
+        Some(wanted) => {
+            let outcome = mend::run(wanted, args.diff, face, &mut check)?;
+            (outcome.found, outcome.has_changed && args.diff)
+        }
+    };
+    let is_denied = |one: &&Diagnostic| !one.is_error() && denied.holds(one);
+    let n_denied = found.iter().filter(is_denied).count();
+    show(&found, n_denied, args.format, face);
+    let has_errors = found.iter().any(Diagnostic::is_error);
+    Ok(match has_errors || n_denied > 0 || would_change {
+        true => ExitStatus::Failed,
+        false => ExitStatus::Passed,
+    })
+}
+
+fn show(found: &[Diagnostic], n_denied: usize, format: Option<Format>, face: &mut Face) {
     let style = Style {
         color: face.printer.out_color,
         width: face.printer.width,
     };
-    let text = match args.format {
-        Format::Full => full(&found, style),
-        Format::Concise => concise(&found),
-        Format::Json => json(&found),
-        Format::Github => github(&found),
+    let format = format.unwrap_or(match face.printer.is_narrated {
+        true => Format::Narrated,
+        false => Format::Full,
+    });
+    let text = match format {
+        Format::Narrated => narrated(found),
+        Format::Sarif => sarif(found),
+        Format::Full => full(found, style),
+        Format::Concise => concise(found),
+        Format::Json => json(found),
+        Format::Github => github(found),
     };
     face.printer.out(&text);
-    let n_denied = found
-        .iter()
-        .filter(|one| !one.is_error() && denied.holds(one))
-        .count();
     let text = match n_denied {
-        0 => format!("{}\n", fault::counted(&found)),
-        n => format!("{}; {n} denied\n", fault::counted(&found)),
+        0 => format!("{}\n", fault::counted(found)),
+        n => format!("{}; {n} denied\n", fault::counted(found)),
     };
     face.printer.err(&text);
-    let has_errors = found.iter().any(Diagnostic::is_error);
-    Ok(if has_errors || n_denied > 0 {
-        ExitStatus::Failed
-    } else {
-        ExitStatus::Passed
-    })
+    let is_full = matches!(format, Format::Full | Format::Narrated);
+    if let (true, Some(first)) = (is_full && face.printer.can_redraw, found.first()) {
+        let mut text = format!("what a code means: `aebuild explain-code {}`\n", first.code);
+        let is_sure = |fix: &Fix| fix.safety == Safety::Sure;
+        let n_sure = found.iter().filter(|one| one.fixes.iter().any(is_sure));
+        match n_sure.count() {
+            0 => {}
+            n => text.push_str(&format!("{n} can be mended by `aebuild check --fix`\n")),
+        }
+        let text = face.printer.paint_err(Paint::Dim, &text);
+        face.printer.err(&text);
+    }
 }

@@ -1,6 +1,7 @@
 //! How a command says that it could not do its work.
 
 use super::{ExitStatus, Printer, SessionError};
+use crate::diagnostic::narrated::narrated;
 use crate::diagnostic::render::{Style, full};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::report::{Paint, count};
@@ -41,7 +42,11 @@ pub(super) fn diagnostics(all: &[Diagnostic], printer: &mut Printer) {
             color: printer.err_color,
             width: printer.width,
         };
-        printer.err(&full(all, style));
+        let text = match printer.is_narrated {
+            true => narrated(all),
+            false => full(all, style),
+        };
+        printer.err(&text);
     }
 }
 

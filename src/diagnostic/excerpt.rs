@@ -12,8 +12,14 @@ use super::{Label, Lines};
 
 /// Lines between two labels are shown if there are at most this many.
 const MAX_BETWEEN: usize = 1;
-/// Characters that are shown before and after each end of a label on a line that is cut.
+/// The most characters that are shown before and after each end of a label on a line that is cut.
 const AROUND: usize = 24;
+/// The fewest, however narrow the terminal.
+const AROUND_AT_LEAST: usize = 5;
+/// From so many columns on there is room for all that may be shown.
+const WIDE: usize = 80;
+/// A gap of so few bytes is shown rather than cut out.
+const MAX_GAP: usize = 4;
 /// Labels of one source that are shown; the others are counted.
 pub(super) const MAX_LABELS: usize = 12;
 /// The sign for what is left out.
@@ -177,17 +183,21 @@ fn kept(
     if range.len() <= max_columns || text[range.clone()].chars().nth(max_columns).is_none() {
         return vec![range.clone()];
     }
+    let around = match max_columns {
+        ..WIDE => (max_columns / 8).clamp(AROUND_AT_LEAST, AROUND),
+        _ => AROUND,
+    };
     let before = |offset: usize| {
         text[range.start..offset]
             .char_indices()
             .rev()
-            .nth(AROUND - 1)
+            .nth(around - 1)
             .map_or(range.start, |(ix, _)| range.start + ix)
     };
     let after = |offset: usize| {
         text[offset..range.end]
             .char_indices()
-            .nth(AROUND)
+            .nth(around)
             .map_or(range.end, |(ix, _)| offset + ix)
     };
     let mut parts: Vec<Range<usize>> = Vec::new();
@@ -198,7 +208,7 @@ fn kept(
     } {
         let part = before(point)..after(point);
         match parts.last_mut() {
-            Some(last) if part.start <= last.end => last.end = last.end.max(part.end),
+            Some(last) if part.start <= last.end + MAX_GAP => last.end = last.end.max(part.end),
             _ => parts.push(part),
         }
     }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use super::source::KnownLines;
 use super::visible::obeys_or_hides;
-use super::{Diagnostic, Label};
+use super::{Diagnostic, Fix, Label, Safety, Source, Span};
 
 /// Returns a line of JSON for each diagnostic.
 pub fn json(diagnostics: &[Diagnostic]) -> String {
@@ -31,28 +31,57 @@ pub fn json(diagnostics: &[Diagnostic]) -> String {
         list(&mut out, &diagnostic.labels, |out, one| {
             label(out, one, &mut lines)
         });
+        out.push_str(",\"fixes\":");
+        list(&mut out, &diagnostic.fixes, |out, one| {
+            fix(out, one, &mut lines)
+        });
         out.push_str("}\n");
     }
     out
 }
 
 fn label<'a>(out: &mut String, label: &'a Label, lines: &mut KnownLines<'a>) {
-    let lines = lines.of(&label.source);
-    let (line, column) = lines.line_column(label.span.start as usize);
-    let (end_line, end_column) = lines.line_column(label.span.end as usize);
-    out.push_str("{\"file\":");
-    string(out, &label.source.name);
-    write!(
-        out,
-        ",\"line\":{line},\"column\":{column},\"end_line\":{end_line},\"end_column\":{end_column},\"start\":{},\"end\":{},\"text\":",
-        label.span.start, label.span.end
-    )
-    .expect("strings take all");
+    place(out, &label.source, label.span, lines);
     string(out, &label.text);
     write!(out, ",\"primary\":{}}}", label.primary).expect("strings take all");
 }
 
-fn list<'a, T>(out: &mut String, items: &'a [T], mut each: impl FnMut(&mut String, &'a T)) {
+fn fix<'a>(out: &mut String, fix: &'a Fix, lines: &mut KnownLines<'a>) {
+    out.push_str("{\"title\":");
+    string(out, &fix.title);
+    let safety = match fix.safety {
+        Safety::Sure => "sure",
+        Safety::Offered => "offered",
+    };
+    write!(out, ",\"safety\":\"{safety}\",\"edits\":").expect("strings take all");
+    list(out, &fix.edits, |out, edit| {
+        place(out, &edit.source, edit.span, lines);
+        string(out, &edit.text);
+        out.push('}');
+    });
+    out.push('}');
+}
+
+/// Writes the start of an object that says where something is, up to its text.
+fn place<'a>(out: &mut String, source: &'a Source, span: Span, lines: &mut KnownLines<'a>) {
+    let lines = lines.of(source);
+    let (line, column) = lines.line_column(span.start as usize);
+    let (end_line, end_column) = lines.line_column(span.end as usize);
+    out.push_str("{\"file\":");
+    string(out, &source.name);
+    write!(
+        out,
+        ",\"line\":{line},\"column\":{column},\"end_line\":{end_line},\"end_column\":{end_column},\"start\":{},\"end\":{},\"text\":",
+        span.start, span.end
+    )
+    .expect("strings take all");
+}
+
+pub(super) fn list<'a, T>(
+    out: &mut String,
+    items: &'a [T],
+    mut each: impl FnMut(&mut String, &'a T),
+) {
     out.push('[');
     for (ix, item) in items.iter().enumerate() {
         if ix > 0 {
@@ -63,7 +92,7 @@ fn list<'a, T>(out: &mut String, items: &'a [T], mut each: impl FnMut(&mut Strin
     out.push(']');
 }
 
-fn string(out: &mut String, text: &str) {
+pub(super) fn string(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
         match c {
@@ -84,7 +113,6 @@ fn string(out: &mut String, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnostic::Source;
     use expect_test::expect;
 
     #[test]
@@ -95,12 +123,13 @@ mod tests {
                 .primary(&source, 15..16, "here")
                 .label(&source, 8..12, "")
                 .help("write \"7\"")
+                .fix(Fix::sure("write \"7\"").edit(&source, 15..16, "\"7\""))
                 .note("one"),
             Diagnostic::warning("no-cache", "the cache is \u{9b}not used"),
         ];
         expect![[r#"
-            {"severity":"error","code":"wrong-type","headline":"`id` is a number","help":"write \"7\"","notes":["one"],"labels":[{"file":"tasks/a.json","line":2,"column":10,"end_line":2,"end_column":11,"start":15,"end":16,"text":"here","primary":true},{"file":"tasks/a.json","line":2,"column":3,"end_line":2,"end_column":7,"start":8,"end":12,"text":"","primary":false}]}
-            {"severity":"warning","code":"no-cache","headline":"the cache is \u009bnot used","help":null,"notes":[],"labels":[]}
+            {"severity":"error","code":"wrong-type","headline":"`id` is a number","help":"write \"7\"","notes":["one"],"labels":[{"file":"tasks/a.json","line":2,"column":10,"end_line":2,"end_column":11,"start":15,"end":16,"text":"here","primary":true},{"file":"tasks/a.json","line":2,"column":3,"end_line":2,"end_column":7,"start":8,"end":12,"text":"","primary":false}],"fixes":[{"title":"write \"7\"","safety":"sure","edits":[{"file":"tasks/a.json","line":2,"column":10,"end_line":2,"end_column":11,"start":15,"end":16,"text":"\"7\""}]}]}
+            {"severity":"warning","code":"no-cache","headline":"the cache is \u009bnot used","help":null,"notes":[],"labels":[],"fixes":[]}
         "#]]
         .assert_eq(&json(&faults));
     }

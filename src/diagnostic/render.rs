@@ -152,8 +152,26 @@ fn snippet(
     let excerpt = Excerpt::new(&source.text, lines, labels, style.width.saturating_sub(12));
     let (line, column) = lines.line_column(labels[0].span.start as usize);
     let place = format!("{}:{line}:{column}", visible_line(&source.name));
+    let gutter = excerpt.numbers.iter().flatten().max();
+    let gutter = gutter.map_or(1, |number| number.to_string().len()) + 3;
+    // A wide terminal is seldom overrun, and what is beside its arrow is read at once.
+    let slack = if style.width < WIDE { 0 } else { 24 };
+    let mut below: Vec<&str> = Vec::new();
+    let drawn_texts = labels.iter().zip(&excerpt.spans).map(|(label, span)| {
+        let room = (style.width + slack).saturating_sub(gutter + LEAD);
+        if label.text.is_empty() {
+            return None;
+        }
+        if fits(&excerpt.text, span, &label.text, room) {
+            return Some(visible_line(&label.text).into_owned());
+        }
+        below.push(&label.text);
+        Some(format!("({})", below.len()))
+    });
+    let texts = drawn_texts.collect();
     let drawing = Drawing {
         labels,
+        texts,
         excerpt: &excerpt,
         place,
         severity,
@@ -163,6 +181,9 @@ fn snippet(
         .render_report(&mut drawn, &drawing)
         .expect("strings take all");
     renumber(out, &drawn, &excerpt.numbers, style);
+    for (at, text) in below.into_iter().enumerate() {
+        paragraph(out, &format!("({})", at + 1), &visible_line(text), style);
+    }
     if more > 0 {
         paragraph(
             out,
@@ -171,6 +192,25 @@ fn snippet(
             style,
         );
     }
+}
+
+/// From this width on a text beside its arrow may go beyond the edge.
+const WIDE: usize = 80;
+/// The columns between the middle of a label and its text.
+const LEAD: usize = 4;
+
+/// Returns whether the text of a label has room beside what points to it; that of a span of many lines always stands
+/// at the left.
+fn fits(excerpt: &str, span: &Range<usize>, text: &str, room: usize) -> bool {
+    let line = excerpt[..span.start].rfind('\n').map_or(0, |at| at + 1);
+    let is_long = excerpt[span.clone()].contains('\n');
+    let column = match is_long {
+        true => LEAD,
+        false => {
+            excerpt[line..span.start].chars().count() + excerpt[span.clone()].chars().count() / 2
+        }
+    };
+    column + visible_line(text).chars().count() <= room
 }
 
 fn handler(style: Style) -> GraphicalReportHandler {
@@ -238,6 +278,8 @@ fn paint(text: &str, code: &str, style: Style) -> String {
 #[derive(Debug)]
 struct Drawing<'a> {
     labels: &'a [&'a Label],
+    /// What is written beside each label.
+    texts: Vec<Option<String>>,
     excerpt: &'a Excerpt,
     place: String,
     severity: Severity,
@@ -269,8 +311,8 @@ impl miette::Diagnostic for Drawing<'_> {
             .labels
             .iter()
             .zip(&self.excerpt.spans)
-            .map(|(label, span)| {
-                let text = (!label.text.is_empty()).then(|| visible_line(&label.text).into_owned());
+            .zip(self.texts.clone())
+            .map(|((label, span), text)| {
                 let span = SourceSpan::from((span.start, span.len()));
                 if label.primary {
                     LabeledSpan::new_primary_with_span(text, span)

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Diagnostic, Span};
+use super::{Diagnostic, Fix, Span};
 
 /// More byte sequences than this that are not UTF-8 are counted rather than listed.
 const MAX_ENCODING_FAULTS: usize = 10;
@@ -44,12 +44,23 @@ impl Source {
             )
             .primary(&source, Span::at(0), "")
             .help("save the file as UTF-8");
+            // A question mark may stand for what could not be decoded.
+            let fix = match source.text.contains('?') {
+                true => Fix::offered("save it as UTF-8"),
+                false => Fix::sure("save it as UTF-8"),
+            };
+            let fault = fault.fix(fix.edit(&source, Span::at(0), ""));
             return (source, vec![fault]);
         }
         match std::str::from_utf8(bytes) {
             Ok(text) => (Self::new(name, text), Vec::new()),
             Err(_) => replace_bad_bytes(name, bytes),
         }
+    }
+
+    /// Returns whether bytes are in another encoding than UTF-8, so that their text is decoded.
+    pub fn is_decoded(bytes: &[u8]) -> bool {
+        Encoding::of(bytes).is_some()
     }
 
     /// Returns the bytes of a span as text, cut to what there is.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::parser::Parser;
 use super::{MAX_MEMBERS, Member, Node, NodeKind, Span};
-use crate::diagnostic::{Diagnostic, clip};
+use crate::diagnostic::{Diagnostic, Fix, clip, cut};
 
 /// Objects with fewer members than this look for an equal key one by one.
 const FEW_MEMBERS: usize = 16;
@@ -31,12 +31,13 @@ impl<'a> Parser<'a> {
             }
             match self.peek() {
                 Some(b',') => {
-                    self.simple(
+                    self.mendable(
                         "missing-value",
                         self.here(),
                         "a value is missing before the comma",
                         "",
                         "delete the comma, or write the value",
+                        Fix::offered("delete the comma").edit(self.source, self.here(), ""),
                     );
                     self.pos += 1;
                     continue;
@@ -82,12 +83,13 @@ impl<'a> Parser<'a> {
                 break;
             }
             if self.peek() == Some(b',') {
-                self.simple(
+                self.mendable(
                     "missing-value",
                     self.here(),
                     "a member is missing before the comma",
                     "",
                     "delete the comma",
+                    Fix::sure("delete the comma").edit(self.source, self.here(), ""),
                 );
                 self.pos += 1;
                 continue;
@@ -100,7 +102,9 @@ impl<'a> Parser<'a> {
             self.comma(b'}');
             let first = seen.find(&members, &key);
             if let Some(first) = first {
-                self.duplicate(&key, members[first].key_span, key_span);
+                let first = &members[first];
+                let first = (first.key_span, first.value.span.end);
+                self.duplicate(&key, first, (key_span, value.span.end));
             }
             if members.len() < MAX_MEMBERS && self.has_room() {
                 seen.add(&key, members.len());
@@ -166,12 +170,19 @@ impl<'a> Parser<'a> {
         self.pos = (span.end as usize).max(self.pos + 1);
         let key = self.source.slice(span).to_owned();
         let help = format!("write \"{}\"", clip(&key));
-        self.simple(
+        let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$');
+        let fix = match key.chars().all(is_plain) {
+            true => Fix::sure(&help),
+            false => Fix::offered(&help),
+        };
+        let fix = self.in_quotes(span, fix);
+        self.mendable(
             "unquoted-key",
             span,
             "a key must be in double quotes",
             "",
             &help,
+            fix,
         );
         key
     }
@@ -184,12 +195,13 @@ impl<'a> Parser<'a> {
             Some(b'=') => {
                 let len = if self.peek_at(1) == Some(b'>') { 2 } else { 1 };
                 let span = Span::new(self.pos, self.pos + len);
-                self.simple(
+                self.mendable(
                     "missing-colon",
                     span,
                     "a key and its value are joined by `:`",
                     "",
                     "write `:`",
+                    Fix::sure("write `:`").edit(self.source, span, ":"),
                 );
                 self.pos += len;
             }
@@ -208,12 +220,13 @@ impl<'a> Parser<'a> {
             }
             Some(_) => {
                 let at = Span::at(key_span.end as usize);
-                self.simple(
+                self.mendable(
                     "missing-colon",
                     at,
                     format!("a colon is missing after key `{}`", clip(key)),
                     "",
                     "write `:`",
+                    Fix::sure("write `:`").edit(self.source, at, ":"),
                 );
             }
             None => {}
@@ -234,12 +247,13 @@ impl<'a> Parser<'a> {
                 }
             }
             Some(b':') => {
-                self.simple(
+                self.mendable(
                     "unexpected-character",
                     self.here(),
                     "a second colon follows the first",
                     "",
                     "delete it",
+                    Fix::sure("delete it").edit(self.source, self.here(), ""),
                 );
                 self.pos += 1;
                 self.skip_blanks();
@@ -259,22 +273,24 @@ impl<'a> Parser<'a> {
                 self.pos += 1;
                 self.skip_blanks();
                 if self.peek() == Some(closer) {
-                    self.simple(
+                    self.mendable(
                         "trailing-comma",
                         comma,
                         "a comma stands after the last value",
                         "",
                         "delete the comma",
+                        Fix::sure("delete the comma").edit(self.source, comma, ""),
                     );
                 }
             }
             Some(b';') => {
-                self.simple(
+                self.mendable(
                     "missing-comma",
                     self.here(),
                     "values are separated by `,`, not by `;`",
                     "",
                     "write `,`",
+                    Fix::sure("write `,`").edit(self.source, self.here(), ","),
                 );
                 self.pos += 1;
             }
@@ -283,11 +299,18 @@ impl<'a> Parser<'a> {
             Some(_) if closer == b'}' && self.next_item_starts() => {}
             Some(_) => {
                 let next = self.here();
+                // Two numbers may be one that was broken, but a quote or bracket starts a value of its own.
+                let fix = match self.peek() {
+                    Some(b'"' | b'{' | b'[') => Fix::sure("write `,`"),
+                    _ => Fix::offered("write `,`"),
+                };
+                let fix = fix.edit(self.source, Span::at(end), ",");
                 self.fault(Span::at(end), |parser| {
                     Diagnostic::error("missing-comma", "a comma is missing between two values")
                         .primary(parser.source, Span::at(end), "write `,` here")
                         .label(parser.source, next, "the next one starts here")
                         .help("write `,` after the first value")
+                        .fix(fix)
                 });
             }
         }
@@ -337,6 +360,16 @@ impl<'a> Parser<'a> {
                 let closes_outer = self.open.iter().any(|&(_, outer)| outer == byte);
                 let (here, opener) = (self.here(), Span::new(start, start + 1));
                 let (wanted, found) = (char::from(closer), char::from(byte));
+                let fix = match closes_outer {
+                    true => Fix::offered(format!("add `{wanted}` before it")).edit(
+                        self.source,
+                        Span::at(self.pos),
+                        wanted,
+                    ),
+                    false => {
+                        Fix::offered(format!("write `{wanted}`")).edit(self.source, here, wanted)
+                    }
+                };
                 self.fault(here, |parser| {
                     let help = if closes_outer {
                         format!("add `{wanted}` before it")
@@ -354,6 +387,7 @@ impl<'a> Parser<'a> {
                     )
                     .label(parser.source, opener, "opened here")
                     .help(help)
+                    .fix(fix)
                 });
                 if !closes_outer {
                     self.pos += 1;
@@ -364,7 +398,17 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn duplicate(&mut self, key: &str, first: Span, again: Span) {
+    /// Reports a key that an object has twice; each of its members is given with its key and its end.
+    fn duplicate(&mut self, key: &str, (first, first_end): (Span, u32), (again, end): (Span, u32)) {
+        let members = [
+            ("delete the first", first.start, first_end),
+            ("delete the second", again.start, end),
+        ];
+        let fixes = members.map(|(title, start, end)| {
+            let cut = cut(self.text, Span { start, end });
+            Fix::offered(title).edit(self.source, cut, "")
+        });
+        let mut fixes = fixes.into_iter();
         self.fault(again, |parser| {
             let help = if super::is_comment(key) {
                 "give each comment a key of its own, such as \"// 2\""
@@ -378,6 +422,8 @@ impl<'a> Parser<'a> {
             .label(parser.source, first, "first here")
             .primary(parser.source, again, "and again here")
             .help(help)
+            .fix(fixes.next())
+            .fix(fixes.next())
         });
     }
 

@@ -3,6 +3,7 @@
 use super::parser::Parser;
 use super::word::is_not_finite;
 use super::{NodeKind, Number, Span, Value};
+use crate::diagnostic::Fix;
 
 /// Numbers with more significant digits than any float has can't be exact, so longer ones are not tried.
 const MAX_LEN: usize = 1100;
@@ -29,7 +30,15 @@ impl Parser<'_> {
             Err(Wrong::NotFinite) => self.not_finite(span),
             Err(wrong) => {
                 let (code, headline, help) = wrong.say(text);
-                self.simple(code, span, headline, "", &help);
+                let fix = wrong.mended(text).map(|(text, is_sure)| {
+                    let title = format!("write {}", shorten(&text));
+                    let fix = match is_sure {
+                        true => Fix::sure(title),
+                        false => Fix::offered(title),
+                    };
+                    fix.edit(self.source, span, text)
+                });
+                self.mendable(code, span, headline, "", &help, fix);
             }
         }
         NodeKind::Bad
@@ -51,6 +60,39 @@ enum Wrong {
 }
 
 impl Wrong {
+    /// Returns the number that was meant, and whether that is beyond doubt.
+    fn mended(&self, text: &str) -> Option<(String, bool)> {
+        let (sign, digits) = match text.strip_prefix('-') {
+            Some(digits) => ("-", digits),
+            None => ("", text),
+        };
+        let (mended, is_sure) = match self {
+            Self::Plus => (text[1..].to_owned(), true),
+            Self::BarePoint => {
+                let (whole, rest) = digits.split_once('.')?;
+                let whole = if whole.is_empty() { "0" } else { whole };
+                let zero = if rest.starts_with(|c: char| c.is_ascii_digit()) {
+                    ""
+                } else {
+                    "0"
+                };
+                (format!("{sign}{whole}.{zero}{rest}"), true)
+            }
+            Self::LeadingZero => {
+                let rest = digits.trim_start_matches('0');
+                let zero = if rest.starts_with(|c: char| c.is_ascii_digit()) {
+                    ""
+                } else {
+                    "0"
+                };
+                (format!("{sign}{zero}{rest}"), false)
+            }
+            Self::NotExact(near) => (format!("{near:?}"), false),
+            _ => return None,
+        };
+        read(&mended).is_ok().then_some((mended, is_sure))
+    }
+
     fn say(&self, text: &str) -> (&'static str, String, String) {
         let shown = shorten(text);
         let quote = "write it in decimal digits, or in double quotes if it is a text".to_owned();

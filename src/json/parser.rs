@@ -1,7 +1,7 @@
 //! The reader of values: what kind of value starts here, and what lies between values.
 
 use super::{MAX_BYTES, MAX_DEPTH, MAX_FAULTS, MAX_VALUES, Node, NodeKind, Parsed, Span};
-use crate::diagnostic::{Diagnostic, Source};
+use crate::diagnostic::{Diagnostic, Fix, Source};
 
 /// A walk over the bytes of one text, with the faults found so far.
 pub(super) struct Parser<'a> {
@@ -112,6 +112,8 @@ impl Parser<'_> {
                 ),
             };
             let root_span = root.span;
+            let fix = (code == "unopened-bracket")
+                .then(|| Fix::offered("delete it").edit(self.source, span, ""));
             self.fault(span, |parser| {
                 let end = root_span.end as usize;
                 Diagnostic::error(code, headline)
@@ -122,6 +124,7 @@ impl Parser<'_> {
                         "the value ends here",
                     )
                     .help(help)
+                    .fix(fix)
             });
         }
         Some(root)
@@ -248,13 +251,13 @@ impl Parser<'_> {
                     let span = Span::new(self.pos, self.pos + c.len_utf8());
                     self.pos = span.end as usize;
                     let headline = format!("U+{:04X} is not whitespace in JSON", u32::from(c));
-                    self.simple(
-                        "odd-whitespace",
-                        span,
-                        headline,
-                        "",
-                        "use spaces, tabs and line feeds only",
-                    );
+                    let (title, text) = match c.is_whitespace() {
+                        true => ("write a space", " "),
+                        false => ("delete it", ""),
+                    };
+                    let fix = Fix::sure(title).edit(self.source, span, text);
+                    let help = "use spaces, tabs and line feeds only";
+                    self.mendable("odd-whitespace", span, headline, "", help, fix);
                 }
                 _ => return,
             }
@@ -276,12 +279,13 @@ impl Parser<'_> {
         };
         self.pos = start + len;
         let span = Span::new(start, self.pos);
-        self.simple(
+        self.mendable(
             "comment",
             span,
             "JSON has no comments",
             "",
             "delete it, or turn it into a member such as \"//\": \"..\"",
+            Fix::offered("delete it").edit(self.source, span, ""),
         );
     }
 
@@ -331,7 +335,13 @@ impl Parser<'_> {
             }
             let help = (!closers.is_empty())
                 .then(|| format!("add `{closers}` at the end, if nothing else was cut off"));
-            fault.help(help)
+            let is_between =
+                ["the array is not closed", "the object is not closed"].contains(&what);
+            let fix = is_between.then(|| {
+                let title = format!("add `{closers}` at the end");
+                Fix::offered(title).edit(parser.source, Span::at(end), closers.clone())
+            });
+            fault.help(help).fix(fix)
         });
         self.open = open;
     }
@@ -349,6 +359,24 @@ impl Parser<'_> {
             Diagnostic::error(code, headline)
                 .primary(parser.source, span, text)
                 .help(help)
+        });
+    }
+
+    /// Adds a fault with one place, a text for it, a help and what mends it.
+    pub(super) fn mendable(
+        &mut self,
+        code: &'static str,
+        span: Span,
+        headline: impl Into<String>,
+        text: impl Into<String>,
+        help: &str,
+        fix: impl Into<Option<Fix>>,
+    ) {
+        self.fault(span, |parser| {
+            Diagnostic::error(code, headline)
+                .primary(parser.source, span, text)
+                .help(help)
+                .fix(fix)
         });
     }
 

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::{Member, Node, NodeKind, Span, is_comment};
-use crate::diagnostic::{Diagnostic, Source, clip, nearest};
+use crate::diagnostic::{self, Diagnostic, Fix, Source, clip, cut, nearest};
 
 /// References are followed at most this often for one value, so that a loop of them ends.
 const MAX_REFERENCES: usize = 32;
@@ -223,13 +223,35 @@ impl<'a> Checker<'a> {
                 format!("{} has no field `{}`", self.subject(), clip(&member.key)),
             )
             .primary(self.source, member.key_span, "not a field");
-            let help = match meant(&member.key, known, members)
-                .or_else(|| nearest(&member.key, known.names.iter().copied()))
-            {
-                Some(name) if members.iter().any(|member| member.key == name) => {
+            let is_there = |name: &str| members.iter().any(|member| member.key == name);
+            let free = known.names.iter().copied().filter(|name| !is_there(name));
+            if let Some(mut near) = diagnostic::meant(&member.key, free.clone()) {
+                // Two that mean the same cannot both be it.
+                let is_rival = |other: &Member| {
+                    !known.has(&other.key)
+                        && other.key != member.key
+                        && nearest(&other.key, free.clone()) == Some(&near.name)
+                };
+                let is_only = members.len() <= 100 && !members.iter().any(is_rival);
+                near.is_sure &= is_only;
+                self.faults.push(fault.meant(near));
+                continue;
+            }
+            let delete = || {
+                let whole = Span {
+                    start: member.key_span.start,
+                    end: member.value.span.end,
+                };
+                let is_json = self.source.slice(member.key_span).starts_with('"');
+                is_json.then(|| {
+                    let cut = cut(&self.source.text, whole);
+                    Fix::offered("delete it").edit(self.source, cut, "")
+                })
+            };
+            let help = match nearest(&member.key, known.names.iter().copied()) {
+                Some(name) => {
                     format!("did you mean `{name}`, which is there already? delete one of them")
                 }
-                Some(name) => format!("did you mean `{name}`?"),
                 None if known.names.is_empty() => "delete it; no fields are known here".to_owned(),
                 None => {
                     format!(
@@ -243,7 +265,7 @@ impl<'a> Checker<'a> {
                     )
                 }
             };
-            self.faults.push(fault.help(help));
+            self.faults.push(fault.help(help).fix(delete()));
         }
     }
 
@@ -274,7 +296,8 @@ impl<'a> Checker<'a> {
             ),
         )
         .primary(self.source, node.span, format!("{wanted} is needed here"))
-        .help(scalar::repair(node, wanted));
+        .help(scalar::repair(node, wanted))
+        .fix(scalar::repaired(node, wanted, self.source));
         self.faults.push(fault);
     }
 

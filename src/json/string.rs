@@ -2,6 +2,7 @@
 
 use super::Span;
 use super::parser::Parser;
+use crate::diagnostic::Fix;
 
 impl Parser<'_> {
     /// Reads the string in double quotes that starts here.
@@ -14,14 +15,29 @@ impl Parser<'_> {
         let start = self.pos;
         let text = self.quoted(b'\'');
         let span = Span::new(start, self.pos);
-        self.simple(
+        let fix = self.in_double_quotes(span, &text);
+        self.mendable(
             "single-quotes",
             span,
             format!("{what} is in single quotes"),
             "",
             "use double quotes",
+            fix,
         );
         text
+    }
+
+    /// Returns the edit that writes a string in single quotes in double ones.
+    fn in_double_quotes(&self, span: Span, text: &str) -> Option<Fix> {
+        let written = self.source.slice(span);
+        let inner = written.strip_prefix('\'')?.strip_suffix('\'')?;
+        let fix = Fix::sure("write double quotes");
+        if inner.contains(|c: char| matches!(c, '"' | '\\') || c.is_control()) {
+            return Some(fix.edit(self.source, span, super::Value::from(text).to_string()));
+        }
+        let (start, end) = (span.start as usize, span.end as usize);
+        let fix = fix.edit(self.source, start..start + 1, "\"");
+        Some(fix.edit(self.source, end - 1..end, "\""))
     }
 
     fn quoted(&mut self, quote: u8) -> String {
@@ -29,10 +45,8 @@ impl Parser<'_> {
         self.pos += 1;
         let mut out = String::new();
         let mut copied = self.pos;
-        let mut raw_controls = 0usize;
-        let mut first_control = (0, 0);
-        let mut inner_quotes = 0usize;
-        let mut first_quote = 0;
+        let mut raw_controls = Odd::default();
+        let mut inner_quotes = Odd::default();
         loop {
             while self
                 .peek()
@@ -41,11 +55,10 @@ impl Parser<'_> {
                 self.pos += 1;
             }
             match self.peek() {
-                Some(byte) if byte == quote && self.is_inner_quote(quote, inner_quotes > 0) => {
-                    if inner_quotes == 0 {
-                        first_quote = self.pos;
-                    }
-                    inner_quotes += 1;
+                Some(byte)
+                    if byte == quote && self.is_inner_quote(quote, inner_quotes.count > 0) =>
+                {
+                    inner_quotes.add(self.pos);
                     self.pos += 1;
                 }
                 Some(byte) if byte == quote => {
@@ -66,11 +79,8 @@ impl Parser<'_> {
                     self.unclosed(start);
                     break;
                 }
-                Some(byte) => {
-                    if raw_controls == 0 {
-                        first_control = (self.pos, byte);
-                    }
-                    raw_controls += 1;
+                Some(_) => {
+                    raw_controls.add(self.pos);
                     self.pos += 1;
                 }
                 None => {
@@ -80,11 +90,11 @@ impl Parser<'_> {
                 }
             }
         }
-        if inner_quotes > 0 {
-            self.inner_quote(first_quote, inner_quotes);
+        if inner_quotes.count > 0 {
+            self.inner_quote(&inner_quotes);
         }
-        if raw_controls > 0 {
-            self.raw_control(first_control, raw_controls);
+        if raw_controls.count > 0 {
+            self.raw_control(&raw_controls);
         }
         out
     }
@@ -121,15 +131,16 @@ impl Parser<'_> {
         false
     }
 
-    fn inner_quote(&mut self, at: usize, count: usize) {
-        let more = if count > 1 {
-            format!(" (and {} more)", count - 1)
-        } else {
-            String::new()
-        };
+    fn inner_quote(&mut self, quotes: &Odd) {
+        let (at, more) = (quotes.places[0], quotes.more());
         let headline = format!("a double quote stands in a string{more}");
         let span = Span::new(at, at + 1);
-        self.simple("inner-quote", span, headline, "", "write \\\"");
+        let fix = quotes.all().map(|places| {
+            let fix = Fix::offered("write \\\"");
+            let write = |fix: Fix, at: &usize| fix.edit(self.source, Span::at(*at), "\\");
+            places.iter().fold(fix, write)
+        });
+        self.mendable("inner-quote", span, headline, "", "write \\\"", fix);
     }
 
     /// Returns whether the string probably should have ended on this line: the next line starts a member or closes.
@@ -154,38 +165,45 @@ impl Parser<'_> {
 
     fn unclosed(&mut self, start: usize) {
         let span = Span::new(start, self.pos);
-        self.simple(
+        let quote = self.text[start..start + 1].to_owned();
+        let fix = Fix::offered("write the closing quote");
+        let fix = fix.edit(self.source, Span::at(self.pos), quote);
+        self.mendable(
             "unclosed-string",
             span,
             "a string has no closing quote",
             "opened here",
             "write `\"` at its end",
+            fix,
         );
     }
 
-    fn raw_control(&mut self, (at, byte): (usize, u8), count: usize) {
+    fn raw_control(&mut self, controls: &Odd) {
+        let (at, more) = (controls.places[0], controls.more());
+        let byte = self.bytes[at];
         let (name, escape) = match byte {
-            b'\n' => ("a line break".to_owned(), "\\n".to_owned()),
-            b'\r' => ("a carriage return".to_owned(), "\\r".to_owned()),
-            b'\t' => ("a tab".to_owned(), "\\t".to_owned()),
-            _ => (
-                format!("the control character U+{byte:04X}"),
-                format!("\\u{byte:04x}"),
-            ),
-        };
-        let more = if count > 1 {
-            format!(" (and {} more)", count - 1)
-        } else {
-            String::new()
+            b'\n' => ("a line break".to_owned(), escaped(byte)),
+            b'\r' => ("a carriage return".to_owned(), escaped(byte)),
+            b'\t' => ("a tab".to_owned(), escaped(byte)),
+            _ => (format!("the control character U+{byte:04X}"), escaped(byte)),
         };
         let headline = format!("{name} stands in a string{more}");
-        self.simple(
-            "raw-control-character",
-            Span::new(at, at + 1),
-            headline,
-            "",
-            &format!("write {escape}"),
-        );
+        let title = format!("write {escape}");
+        // A line break may as well come from a quote that was forgotten.
+        let fix = controls.all().map(|places| {
+            let breaks = |at: &usize| matches!(self.bytes[*at], b'\n' | b'\r');
+            let fix = match places.iter().any(breaks) {
+                true => Fix::offered(&title),
+                false => Fix::sure(&title),
+            };
+            let write = |fix: Fix, at: &usize| {
+                let span = Span::new(*at, at + 1);
+                fix.edit(self.source, span, escaped(self.bytes[*at]))
+            };
+            places.iter().fold(fix, write)
+        });
+        let span = Span::new(at, at + 1);
+        self.mendable("raw-control-character", span, headline, "", &title, fix);
     }
 
     /// Reads the escape that starts here.
@@ -226,13 +244,19 @@ impl Parser<'_> {
             _ => format!("write \\\\{c} for a backslash and `{c}`"),
         };
         let span = Span::new(start, self.pos);
-        self.simple(
-            "unknown-escape",
-            span,
-            format!("`\\{c}` is not an escape"),
-            "",
-            &help,
-        );
+        let fix = match c {
+            '\'' => Some(Fix::sure("delete the backslash").edit(self.source, span, "'")),
+            'x' => None,
+            _ => {
+                let fix = match "dswDSW.()[]{}*+?|^$-".contains(c) {
+                    true => Fix::sure(&help),
+                    false => Fix::offered(&help),
+                };
+                Some(fix.edit(self.source, Span::at(start), "\\"))
+            }
+        };
+        let headline = format!("`\\{c}` is not an escape");
+        self.mendable("unknown-escape", span, headline, "", &help, fix);
     }
 
     fn unicode_escape(&mut self, start: usize, out: &mut String) {
@@ -302,6 +326,48 @@ impl Parser<'_> {
         }
         self.pos += 4;
         Some(code)
+    }
+}
+
+/// The most places of one string that are mended together.
+const MAX_PLACES: usize = 1000;
+
+/// Where characters of a string are that cannot stand in one.
+#[derive(Default)]
+struct Odd {
+    count: usize,
+    places: Vec<usize>,
+}
+
+impl Odd {
+    fn add(&mut self, at: usize) {
+        self.count += 1;
+        if self.places.len() < MAX_PLACES {
+            self.places.push(at);
+        }
+    }
+
+    /// Returns the places, if they are all.
+    fn all(&self) -> Option<&[usize]> {
+        (self.count == self.places.len()).then_some(&self.places)
+    }
+
+    /// Returns how many there are after the first, for a sentence.
+    fn more(&self) -> String {
+        match self.count {
+            0 | 1 => String::new(),
+            count => format!(" (and {} more)", count - 1),
+        }
+    }
+}
+
+/// Returns the escape of a control character.
+fn escaped(byte: u8) -> String {
+    match byte {
+        b'\n' => "\\n".to_owned(),
+        b'\r' => "\\r".to_owned(),
+        b'\t' => "\\t".to_owned(),
+        _ => format!("\\u{byte:04x}"),
     }
 }
 

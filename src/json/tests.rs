@@ -1,5 +1,6 @@
 //! What is accepted, what is reported and how the reader goes on.
 
+mod fixes;
 mod laws;
 mod tables;
 

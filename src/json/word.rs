@@ -2,7 +2,7 @@
 
 use super::parser::Parser;
 use super::{NodeKind, Span};
-use crate::diagnostic::clip;
+use crate::diagnostic::{Fix, clip};
 
 impl Parser<'_> {
     /// Reads the word that starts here.
@@ -35,37 +35,68 @@ impl Parser<'_> {
         }
         if let Some((literal, kind)) = meant(word) {
             self.pos = span.end as usize;
-            self.simple(
-                "misspelt-literal",
-                span,
-                format!("`{}` is not JSON", clip(word)),
-                "",
-                &format!("write {literal}"),
-            );
+            let title = format!("write {literal}");
+            // `yes` may be meant as a text, but `True` and `None` come from other languages.
+            let fix = match word.eq_ignore_ascii_case(literal) || word == "None" {
+                true => Fix::sure(&title),
+                false => Fix::offered(&title),
+            };
+            let fix = fix.edit(self.source, span, literal);
+            let headline = format!("`{}` is not JSON", clip(word));
+            self.mendable("misspelt-literal", span, headline, "", &title, fix);
             return kind;
         }
         if word.starts_with(['“', '”', '„', '‘', '’', '«', '`']) {
             self.pos = self.to_the_end_of_the_words();
             let span = Span::new(span.start as usize, self.pos);
-            self.simple(
+            self.mendable(
                 "odd-quotes",
                 span,
                 "a string is in typographic quotes",
                 "",
                 "use straight double quotes",
+                self.straight(span),
             );
             return NodeKind::Bad;
         }
         self.pos = self.to_the_end_of_the_words();
         let span = Span::new(span.start as usize, self.pos);
-        self.simple(
+        let fix = self.in_quotes(span, Fix::offered("write it in double quotes"));
+        self.mendable(
             "unquoted-string",
             span,
             "a string must be in double quotes",
             "",
             "write it in double quotes",
+            fix,
         );
         NodeKind::Bad
+    }
+
+    /// Returns the edit that writes straight quotes around a string in typographic ones, if it has both of its own.
+    fn straight(&self, span: Span) -> Option<Fix> {
+        const CLOSING: [char; 6] = ['”', '“', '’', '‘', '»', '`'];
+        let mut inner = self.source.slice(span).chars();
+        let (first, last) = (inner.next()?, inner.next_back()?);
+        let inner = inner.as_str();
+        let is_plain = |c: char| !c.is_control() && !CLOSING.contains(&c) && c != '\\';
+        if !CLOSING.contains(&last) || !inner.chars().all(is_plain) {
+            return None;
+        }
+        let (start, end) = (span.start as usize, span.end as usize);
+        let fix = Fix::sure("write straight double quotes");
+        let fix = fix.edit(self.source, start..start + first.len_utf8(), "\"");
+        Some(fix.edit(self.source, end - last.len_utf8()..end, "\""))
+    }
+
+    /// Returns a fix that writes double quotes around bare words, if nothing in them needs an escape.
+    pub(super) fn in_quotes(&self, span: Span, fix: Fix) -> Option<Fix> {
+        let words = self.source.slice(span);
+        let is_plain = |c: char| !c.is_control() && c != '\\' && c != '"';
+        words.chars().all(is_plain).then(|| {
+            let fix = fix.edit(self.source, Span::at(span.start as usize), "\"");
+            fix.edit(self.source, Span::at(span.end as usize), "\"")
+        })
     }
 
     /// Reports a number that JSON can't write.

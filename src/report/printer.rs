@@ -47,6 +47,8 @@ pub struct Printer {
     pub can_redraw: bool,
     /// The columns of the terminal.
     pub width: usize,
+    /// Whether faults are told in sentences rather than drawn.
+    pub is_narrated: bool,
     /// Whether more is told.
     pub is_verbose: bool,
     /// What keeps secrets out.
@@ -81,17 +83,27 @@ impl Sink {
 
 impl Printer {
     /// Returns the printer of this process; `variable` answers for the environment.
+    ///
+    /// Colours go to a terminal, unless `NO_COLOR` is set, `CLICOLOR` is 0 or the terminal is dumb; `CLICOLOR_FORCE` sends
+    /// them anywhere. `NO_GRAPHICS` asks for sentences in the place of drawings, as it does of others that draw faults.
     pub fn of_process(variable: impl Fn(&str) -> Option<String>) -> Self {
         let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
         let is_dumb = variable("TERM").is_some_and(|term| term == "dumb");
-        let may_color = !is_set("NO_COLOR") && !is_dumb;
+        let is_zero = |name: &str| variable(name).is_some_and(|value| value == "0");
+        let is_forced = is_set("CLICOLOR_FORCE") && !is_zero("CLICOLOR_FORCE");
+        let color = |is_terminal: bool| {
+            let asked = is_forced || is_terminal && !is_dumb && !is_zero("CLICOLOR");
+            asked && !is_set("NO_COLOR")
+        };
+        let is_narrated = is_set("NO_GRAPHICS") && !is_zero("NO_GRAPHICS");
         let (out, err) = (io::stdout(), io::stderr());
         let width = variable("COLUMNS").and_then(|columns| columns.parse().ok());
         Printer {
-            out_color: may_color && out.is_terminal(),
-            err_color: may_color && err.is_terminal(),
+            out_color: color(out.is_terminal()),
+            err_color: color(err.is_terminal()),
             can_redraw: err.is_terminal() && !is_dumb && !is_set("CI"),
             width: width.filter(|width| *width > 0).unwrap_or(100),
+            is_narrated,
             is_verbose: false,
             redactor: Redactor::default(),
             out: Sink::new(Box::new(out)),
@@ -108,6 +120,7 @@ impl Printer {
             err_color: false,
             can_redraw: false,
             width: 100,
+            is_narrated: false,
             is_verbose: false,
             redactor: Redactor::default(),
         }

@@ -35,6 +35,24 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::write(path, bytes)
 }
 
+/// Replaces the content of a file that is there at once: whoever reads it sees the old content or the new one.
+///
+/// Its permission bits stay; what was linked to the same inode keeps the old content.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mode = fs::metadata(path)?.permissions();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let beside = path.with_file_name(format!(".{name}.{}.new", std::process::id()));
+    let written = fs::write(&beside, bytes)
+        .and_then(|()| fs::set_permissions(&beside, mode))
+        .and_then(|()| File::open(&beside)?.sync_all())
+        .and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        // What could not be put in place is of no use to anybody.
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
 /// Opens a file for reading.
 pub fn open(path: &Path) -> io::Result<File> {
     File::open(path)

@@ -59,6 +59,23 @@ fn the_reference_is_what_the_code_says() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+#[test]
+fn the_pages_of_codes_are_those_of_the_examples() {
+    let pages = files("tasks/errors", "README.md");
+    let pages = pages.iter().map(|page| {
+        let code = page
+            .strip_prefix("tasks/errors/")
+            .and_then(|page| page.strip_suffix("/README.md"));
+        let text = std::fs::read_to_string(root().join(page)).expect("it is there");
+        (code.expect("it is a page of a code").to_owned(), text)
+    });
+    let mut pages: Vec<(String, String)> = pages.collect();
+    pages.sort();
+    let pages = pages.iter().map(|(code, text)| (&**code, &**text));
+    let made = aebuild::diagnostic::joined_pages(pages);
+    check_file("src/diagnostic/pages.md", &made).expect("`UPDATE_EXPECT=1` writes it");
+}
+
 fn examples() -> Vec<String> {
     let pages = files("tasks", "README.md");
     let names = pages
@@ -86,6 +103,7 @@ fn summary() -> String {
             &[
                 "start",
                 "folders",
+                "authoring",
                 "run",
                 "watch",
                 "why",

@@ -457,3 +457,111 @@ fn the_cache_is_looked_after_from_any_folder() {
         "{said}"
     );
 }
+
+#[test]
+fn the_page_of_a_code_is_shown_and_a_near_code_is_offered() {
+    let world = World::new();
+    check(
+        &world,
+        &["explain-code", "error[self-dependency]: step `a` waits"],
+        expect![[r#"
+            self-dependency
+
+            A step depends on itself, so it could never start. Delete the entry.
+
+            ```console
+            $ aebuild check tasks/errors/self-dependency
+            error[self-dependency]: step `check` depends on itself
+              ╭─[tasks/errors/self-dependency/tasks/t.json:8:27]
+            8 │     "depends_on": ["box", "check"]
+              │                           ───┬───
+              │                              ╰── its own id
+              ╰────
+              help: delete the entry
+
+            1 error
+            (exit status 1)
+            ```
+            ---
+            --- 0
+        "#]],
+    );
+    check(
+        &world,
+        &["explain-code", "self-dependant"],
+        expect![[r#"
+        ---
+        error: there is no code `self-dependant`
+          help: did you mean `self-dependency`?
+        --- 2
+    "#]],
+    );
+    let all = world.aebuild(&["explain-code"]);
+    let all = text(&all.stdout);
+    assert!(all.lines().any(|line| line.starts_with("unknown-name ")));
+}
+
+#[test]
+fn task_files_are_laid_out_once_and_a_file_with_faults_is_left() {
+    let world = World::new();
+    world.write("t/tasks/one.json", "[{\"id\":\"a\",\"n\":1.50}]");
+    world.write("t/tasks/bad.json", "[{\"id\": 1,}]");
+    world.write("t/artifacts/data/tasks/x.json", "[1,2]");
+    check(
+        &world,
+        &["fmt", "t", "--check"],
+        expect![[r#"
+        t/tasks/one.json
+        ---
+        error[trailing-comma]: a comma stands after the last value
+          ╭─[t/tasks/bad.json:1:10]
+        1 │ [{"id": 1,}]
+          │          ─
+          ╰────
+          help: delete the comma
+
+        1 file would change, 0 stay; 1 error, so these are left
+        --- 1
+    "#]],
+    );
+    check(
+        &world,
+        &["fmt", "t"],
+        expect![[r#"
+        ---
+        error[trailing-comma]: a comma stands after the last value
+          ╭─[t/tasks/bad.json:1:10]
+        1 │ [{"id": 1,}]
+          │          ─
+          ╰────
+          help: delete the comma
+
+        1 file changed, 0 stay; 1 error, so these are left
+        --- 1
+    "#]],
+    );
+    let read = |path: &str| std::fs::read_to_string(world.path().join(path)).expect("it is there");
+    assert_eq!(
+        read("t/tasks/one.json"),
+        "[\n  {\"id\": \"a\", \"n\": 1.50}\n]\n"
+    );
+    assert_eq!(read("t/tasks/bad.json"), "[{\"id\": 1,}]");
+    assert_eq!(read("t/artifacts/data/tasks/x.json"), "[1,2]");
+    check(
+        &world,
+        &["fmt", "t/tasks/one.json", "--check"],
+        expect![[r#"
+            ---
+            0 files would change, 1 stay
+            --- 0
+        "#]],
+    );
+    let (said, status) = world.shell("printf '{\"b\":1,\\n\"a\":[ ]}' | aebuild fmt --stdin");
+    assert_eq!(
+        (said.as_str(), status),
+        ("{\n  \"b\": 1,\n  \"a\": []\n}\n", Some(0))
+    );
+    let (said, status) = world.shell("printf '[1,' | aebuild fmt --stdin");
+    assert!(said.contains("unfinished"), "{said}");
+    assert_eq!(status, Some(1));
+}

@@ -312,6 +312,47 @@ fn wide_letters_are_underlined_in_full() {
 }
 
 #[test]
+fn a_narrow_terminal_is_never_overrun_by_what_can_be_broken() {
+    let text = "[\n  {\"id\": \"reply\", \"promt\": \"Answer Dana, and be kind.\", \"depends_on\": [\"env\", \"assistant\"]}\n]";
+    let task = Source::new("t.json", text);
+    let fault = Diagnostic::error("unknown-field", "step `reply` has no field `promt`")
+        .primary(
+            &task,
+            span(&task, "\"promt\""),
+            "not a field of this step type",
+        )
+        .label(
+            &task,
+            span(&task, "\"assistant\""),
+            "made far over there, in another step",
+        )
+        .note("the fields are agent_name, prompt and timeout_seconds")
+        .help("did you mean `prompt`?");
+    let shown = [40, 20].map(|width| {
+        let color = false;
+        full(std::slice::from_ref(&fault), Style { color, width })
+    });
+    assert_eq!(shown[0], shown[1]);
+    expect![[r#"
+        error[unknown-field]: step `reply` has no field `promt`
+          ╭─[t.json:2:19]
+        2 │ …ly", "promt": "An…nv", "assistant"]}
+          │       ───┬───           ─────┬─────
+          │          │                   ╰── (2)
+          │          ╰── (1)
+          ╰────
+          (1): not a field of this step type
+          (2): made far over there, in another
+               step
+          note: the fields are agent_name,
+                prompt and timeout_seconds
+          help: did you mean `prompt`?
+
+    "#]]
+    .assert_eq(&shown[0]);
+}
+
+#[test]
 fn colours_are_used_only_when_asked_for() {
     let task = task();
     let fault = Diagnostic::error("x", "y")

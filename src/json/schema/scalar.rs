@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 use super::super::pattern::Pattern;
 use super::{Checker, list};
-use crate::diagnostic::{Diagnostic, clip, nearest};
-use crate::json::{Node, NodeKind, Number};
+use crate::diagnostic::{Diagnostic, Fix, Source, clip, meant};
+use crate::json::{Node, NodeKind, Number, Span};
 
 /// Returns whether a value has one of the types that a `type` keyword allows.
 pub(super) fn has_type(node: &Node, types: &Value) -> bool {
@@ -137,6 +137,36 @@ pub(super) fn repair(node: &Node, wanted: &str) -> Option<String> {
     }
 }
 
+/// Returns the edit that turns a value into the one that is wanted, where that is beyond doubt.
+pub(super) fn repaired(node: &Node, wanted: &str, source: &Source) -> Option<Fix> {
+    let wants = |what: &str| wanted.contains(what);
+    let is_json = source.slice(node.span).starts_with('"');
+    match &node.kind {
+        NodeKind::Number(Number::Float(number)) if wants("whole number") => {
+            (number.fract() == 0.0 && number.abs() < 9e15).then(|| {
+                let whole = (*number as i64).to_string();
+                Fix::sure(format!("write {whole}")).edit(source, node.span, whole)
+            })
+        }
+        NodeKind::String(text) if is_json => {
+            let fits = match serde_json::from_str::<Value>(text).ok()? {
+                Value::Bool(_) => wants("`true`"),
+                Value::Number(number) if number.is_f64() => wants("a number"),
+                Value::Number(_) => wants("number"),
+                _ => false,
+            };
+            let fix = || Fix::sure("delete the quotes").edit(source, node.span, text.trim());
+            (fits && !wants("a string")).then(fix)
+        }
+        NodeKind::Number(_) | NodeKind::Bool(_) if wants("a string") => {
+            let fix = Fix::sure("write it in double quotes");
+            let fix = fix.edit(source, Span::at(node.span.start as usize), "\"");
+            Some(fix.edit(source, Span::at(node.span.end as usize), "\""))
+        }
+        _ => None,
+    }
+}
+
 /// Returns the values that `const` or `enum` allow.
 pub(super) fn values(schema: &Map<String, Value>) -> Option<Vec<&Value>> {
     match (schema.get("const"), schema.get("enum")) {
@@ -193,10 +223,10 @@ impl<'a> Checker<'a> {
             return;
         };
         let names = allowed.iter().filter_map(|allowed| allowed.as_str());
-        let help = match nearest(text, names) {
-            Some(name) => format!("did you mean `{name}`?"),
-            None if allowed.len() == 1 => format!("write {}", shown(allowed)),
-            None => format!("write one of {}", shown(allowed)),
+        let near = meant(text, names);
+        let help = match allowed.len() {
+            1 => format!("write {}", shown(allowed)),
+            _ => format!("write one of {}", shown(allowed)),
         };
         let headline = format!("{} can't be `{}`", self.subject(), clip(text));
         let label = if allowed.len() == 1 {
@@ -207,7 +237,8 @@ impl<'a> Checker<'a> {
         self.faults.push(
             Diagnostic::error("unknown-value", headline)
                 .primary(self.source, node.span, label)
-                .help(help),
+                .help(help)
+                .meant(near),
         );
     }
 

@@ -6,7 +6,7 @@ use super::faults::Faults;
 use super::names::{composed, folded, looks_like, mixes_scripts};
 use super::places::Places;
 use super::step::clip;
-use crate::diagnostic::{Diagnostic, did_you_mean};
+use crate::diagnostic::{Diagnostic, Fix, cut, meant};
 use crate::json::Span;
 use crate::task::StepIx;
 use crate::task::{DependsOn, StepDecl, Task};
@@ -44,7 +44,7 @@ pub(super) fn check(task: &Task, places: &Places, faults: &mut Faults<'_>) {
                 );
                 Diagnostic::error("unknown-retry-target", headline)
                     .primary(source, span, "no step has this id")
-                    .help(did_you_mean(retry.from.as_str(), known(task)))
+                    .meant(meant(retry.from.as_str(), known(task)))
             });
         }
     }
@@ -170,12 +170,10 @@ fn unknown(task: &Task, places: &Places, step: StepIx, edge: &str, faults: &mut 
     let id = task.steps[step.at()].id.as_str();
     faults.error(span, |source| {
         let same = known(task).find(|known| composed(known) == composed(edge));
-        let help = match same {
-            Some(_) => {
-                Some("write it in the Unicode form in which the step's id is written".to_owned())
-            }
-            None => did_you_mean(edge, known(task).filter(|&known| known != id)),
-        };
+        let help = "write it in the Unicode form in which the step's id is written";
+        let near = same
+            .is_none()
+            .then(|| meant(edge, known(task).filter(|&known| known != id)));
         let headline = format!(
             "step `{}` depends on `{}`, which is no step of this task",
             clip(id),
@@ -183,7 +181,8 @@ fn unknown(task: &Task, places: &Places, step: StepIx, edge: &str, faults: &mut 
         );
         Diagnostic::error("unknown-dependency", headline)
             .primary(source, span, "no step has this id")
-            .help(help)
+            .help(same.map(|_| help.to_owned()))
+            .meant(near.flatten())
     });
 }
 
@@ -192,6 +191,7 @@ fn own(step: &StepDecl, places: &Places, step_ix: StepIx, faults: &mut Faults<'_
     let span = places
         .edge(step_ix, id)
         .unwrap_or_else(|| places.id(step_ix));
+    let entry = places.edge_entry(step_ix, id);
     faults.error(span, |source| {
         Diagnostic::error(
             "self-dependency",
@@ -199,6 +199,10 @@ fn own(step: &StepDecl, places: &Places, step_ix: StepIx, faults: &mut Faults<'_
         )
         .primary(source, span, "its own id")
         .help("delete the entry")
+        .fix(entry.map(|entry| {
+            let cut = cut(&source.text, entry);
+            Fix::offered("delete the entry").edit(source, cut, "")
+        }))
     });
 }
 

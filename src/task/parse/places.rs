@@ -118,6 +118,13 @@ impl Places {
             .next()
     }
 
+    /// Returns the span of the whole entry of a step's `depends_on` with this id.
+    pub fn edge_entry(&self, step: StepIx, id: &str) -> Option<Span> {
+        let mut entries = self.node(step)?.get("depends_on")?.as_array()?.iter();
+        let is_it = |entry: &&Node| edge_id(entry).and_then(Node::as_str) == Some(id);
+        entries.find(is_it).map(|entry| entry.span)
+    }
+
     /// Returns whether `depends_on` is omitted, or a list in which every entry names something.
     pub fn edges_are_whole(&self, step: StepIx) -> bool {
         let Some(written) = self.node(step).and_then(|node| node.get("depends_on")) else {

@@ -6,8 +6,8 @@ use super::StepTypes;
 use super::faults::Faults;
 use super::names::{fault_of_id, has_placeholder, say};
 use super::places::edge_id;
-use crate::diagnostic::{Diagnostic, did_you_mean, nearest};
-use crate::json::{Map, Member, Node, NodeKind, Value, is_comment, json, schema};
+use crate::diagnostic::{Diagnostic, Fix, cut, meant, nearest};
+use crate::json::{Map, Member, Node, NodeKind, Span, Value, is_comment, json, schema};
 use crate::task::{DependsOn, OnError, RetryConfig, StepDecl, StepId};
 
 /// The most often that a span may run again.
@@ -227,7 +227,8 @@ fn unknown_type(
                 .primary(source, written.span, "a type of agent-env alone")
                 .help(format!("delete {shown}, or run the task with `agent-env`"));
         }
-        let help = did_you_mean(kind, names.iter().copied()).unwrap_or_else(|| {
+        let near = meant(kind, names.iter().copied());
+        let help = near.is_none().then(|| {
             let mut names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
             names.sort();
             format!("the types are {}", names.join(", "))
@@ -239,6 +240,7 @@ fn unknown_type(
         Diagnostic::error("unknown-type", headline)
             .primary(source, written.span, "not a known type")
             .help(help)
+            .meant(near)
     });
 }
 
@@ -250,11 +252,14 @@ fn read_depends_on(node: &Node, shown: &str, faults: &mut Faults<'_>) -> Depends
         NodeKind::Array(entries) => entries,
         NodeKind::Null => {
             let span = written.value.span;
+            let field = Span::new(written.key_span.start as usize, span.end as usize);
             faults.warning(span, |source| {
                 let headline = format!("`depends_on: null` makes {shown} wait for every earlier step");
                 Diagnostic::warning("null-dependency", headline)
                     .primary(source, span, "means every earlier step")
                     .help("write [] to wait for nothing, or delete the field to wait for every earlier step")
+                    .fix(Fix::offered("write []").edit(source, span, "[]"))
+                    .fix(Fix::offered("delete the field").edit(source, cut(&source.text, field), ""))
             });
             return DependsOn::Earlier;
         }
@@ -275,10 +280,15 @@ fn read_depends_on(node: &Node, shown: &str, faults: &mut Faults<'_>) -> Depends
     for id in repeated {
         let spans = entries
             .iter()
-            .filter_map(edge_id)
-            .filter(|node| node.as_str() == Some(id.as_str()));
-        let spans: Vec<_> = spans.map(|node| node.span).take(2).collect();
-        let [first, again] = spans[..] else { continue };
+            .filter_map(|entry| Some((entry, edge_id(entry)?)));
+        let spans = spans.filter(|(_, node)| node.as_str() == Some(id.as_str()));
+        let spans: Vec<_> = spans
+            .map(|(entry, node)| (entry.span, node.span))
+            .take(2)
+            .collect();
+        let [(_, first), (entry, again)] = spans[..] else {
+            continue;
+        };
         faults.warning(again, |source| {
             let times = match counts[id.as_str()] {
                 2 => "twice".to_owned(),
@@ -292,6 +302,7 @@ fn read_depends_on(node: &Node, shown: &str, faults: &mut Faults<'_>) -> Depends
                 .label(source, first, "first here")
                 .primary(source, again, "and again here")
                 .help("name each step once")
+                .fix(Fix::sure("delete the second").edit(source, cut(&source.text, entry), ""))
         });
     }
     DependsOn::Steps(ids)
@@ -332,6 +343,10 @@ fn read_retry(node: &Node, shown: &str, faults: &mut Faults<'_>) -> Option<Retry
         && let (Some(one), Some(other)) = (from.as_str(), alias.as_str())
         && one != other
     {
+        let whole = written.value.member("go_to_step_id").map(|member| Span {
+            start: member.key_span.start,
+            end: member.value.span.end,
+        });
         faults.error(alias.span, |source| {
             let headline = format!(
                 "the retry of {shown} names two targets, `{}` and `{}`",
@@ -342,6 +357,10 @@ fn read_retry(node: &Node, shown: &str, faults: &mut Faults<'_>) -> Option<Retry
                 .label(source, from.span, "one here")
                 .primary(source, alias.span, "another here")
                 .help("delete `go_to_step_id`, which is another name for `retry_from_step_id`")
+                .fix(whole.map(|whole| {
+                    let cut = cut(&source.text, whole);
+                    Fix::offered("delete `go_to_step_id`").edit(source, cut, "")
+                }))
         });
     }
     let target = from.or(alias)?.as_str()?;

@@ -2,7 +2,6 @@
 
 use super::{ExitStatus, Face, SessionError, fault};
 use crate::diagnostic::did_you_mean;
-use crate::session::StepType;
 
 /// List the step types
 #[derive(clap::Args, Debug)]
@@ -28,10 +27,7 @@ pub(super) fn run_types(_: TypesArgs, face: &mut Face) -> Result<ExitStatus, Ses
     let mut text = String::new();
     for step_type in face.registry.0 {
         let name = step_type.name;
-        text.push_str(&format!(
-            "{name:width$}  {}\n",
-            first_sentence(&page(step_type))
-        ));
+        text.push_str(&format!("{name:width$}  {}\n", step_type.summary()));
     }
     face.printer.out(&text);
     Ok(ExitStatus::Passed)
@@ -51,27 +47,4 @@ pub(super) fn run_schema(args: SchemaArgs, face: &mut Face) -> Result<ExitStatus
     let text = format!("{:#}\n", step_type.schema());
     face.printer.out(&text);
     Ok(ExitStatus::Passed)
-}
-
-/// Returns the reference page of a step type: the doc comment of its file.
-pub fn page(step_type: &StepType) -> String {
-    let lines = step_type
-        .page
-        .lines()
-        .map_while(|line| line.strip_prefix("//!"));
-    lines
-        .map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line)))
-        .collect()
-}
-
-/// Returns the first sentence of a page, without its final stop.
-fn first_sentence(page: &str) -> String {
-    let lines = page.lines().map(str::trim);
-    let paragraph: Vec<&str> = lines
-        .skip_while(|line| line.is_empty() || line.starts_with('#'))
-        .take_while(|line| !line.is_empty())
-        .collect();
-    let text = paragraph.join(" ");
-    let end = text.find(". ").unwrap_or(text.len());
-    text[..end].trim_end_matches('.').to_owned()
 }

@@ -11,6 +11,7 @@ mod exit;
 mod explain;
 mod fault;
 mod graph;
+mod lsp;
 mod plan;
 mod run;
 mod seeds;
@@ -65,6 +66,7 @@ enum Command {
     Explain(explain::Args),
     Show(show::Args),
     Graph(graph::Args),
+    Lsp(lsp::Args),
     Cache(cache::Args),
     Env(env::Args),
     Agent(agent::Args),
@@ -147,6 +149,7 @@ pub fn main(system: Arc<dyn System>, registry: Registry) -> ExitStatus {
         Command::Explain(args) => explain::run(args, &mut face),
         Command::Show(args) => show::run(args, &mut face),
         Command::Graph(args) => graph::run(args, &mut face),
+        Command::Lsp(args) => lsp::run(args, &mut face),
         Command::Cache(args) => cache::run(args, &mut face),
         Command::Env(args) => env::run(args, &mut face),
         Command::Agent(args) => agent::run(args, &mut face),

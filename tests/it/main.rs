@@ -16,6 +16,7 @@ mod envs;
 mod explain;
 mod formats;
 mod laws;
+mod lsp;
 mod model;
 mod mock_models;
 mod models;

@@ -88,6 +88,7 @@ fn summary() -> String {
                 "folders",
                 "run",
                 "watch",
+                "editors",
                 "why",
                 "retries",
                 "samples",

@@ -14,6 +14,7 @@ mod explain_code;
 mod fault;
 mod fmt;
 mod graph;
+mod lsp;
 mod mend;
 mod new;
 mod plan;
@@ -32,7 +33,6 @@ use std::sync::Arc;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 pub use exit::ExitStatus;
-pub use types::page;
 
 use crate::report::{Printer, ProgressKind};
 use crate::session::{Registry, Session, SessionError, SessionOptions};
@@ -74,6 +74,7 @@ enum Command {
     Show(show::Args),
     Fmt(fmt::Args),
     Graph(graph::Args),
+    Lsp(lsp::Args),
     Cache(cache::Args),
     Env(env::Args),
     Agent(agent::Args),
@@ -159,6 +160,7 @@ pub fn main(system: Arc<dyn System>, registry: Registry) -> ExitStatus {
         Command::Show(args) => show::run(args, &mut face),
         Command::Fmt(args) => fmt::run(args, &mut face),
         Command::Graph(args) => graph::run(args, &mut face),
+        Command::Lsp(args) => lsp::run(args, &mut face),
         Command::Cache(args) => cache::run(args, &mut face),
         Command::Env(args) => env::run(args, &mut face),
         Command::Agent(args) => agent::run(args, &mut face),

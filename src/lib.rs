@@ -19,6 +19,7 @@ pub mod event;
 // ── 2 judgement: pure functions and one sans-IO state machine
 pub mod step;
 pub mod check;
+pub mod assist;
 pub mod rebuild;
 pub mod schedule;
 
@@ -37,4 +38,5 @@ pub mod session;
 // ── 5 faces
 pub mod report;
 pub mod watch;
+pub mod lsp;
 pub mod cli;

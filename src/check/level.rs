@@ -43,8 +43,7 @@ const ERRORS: &str = "\
     wrong-pattern wrong-type";
 
 /// Every code, with how bad its faults are where nothing else is said.
-static LEVELS: LazyLock<BTreeMap<&'static str, Severity>> =
-    LazyLock::new(|| declared().collect());
+static LEVELS: LazyLock<BTreeMap<&'static str, Severity>> = LazyLock::new(|| declared().collect());
 
 /// Returns every code as it is declared: one that several rules find is there several times.
 fn declared() -> impl Iterator<Item = (&'static str, Severity)> {

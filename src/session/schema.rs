@@ -12,8 +12,8 @@ const DRAFT: &str = "http://json-schema.org/draft-07/schema#";
 /// The keys that are comments wherever an object stands.
 const COMMENTS: &str = "^(//|\\$comment$)";
 
-/// Returns the schema of a task file; `about` says in a sentence what a step type is for.
-pub fn task_schema(registry: Registry, about: impl Fn(&str) -> String) -> Value {
+/// Returns the schema of a task file.
+pub fn task_schema(registry: Registry) -> Value {
     let mut definitions = Map::new();
     let mut choices = Vec::new();
     let mut kinds: Vec<&str> = registry.0.iter().map(|known| known.name).collect();
@@ -43,7 +43,8 @@ pub fn task_schema(registry: Registry, about: impl Fn(&str) -> String) -> Value 
     }
     let mut step = common_schema().clone();
     if let Some(type_field) = step.pointer_mut("/properties/type") {
-        let about: Vec<String> = kinds.iter().map(|kind| about(kind)).collect();
+        let known = kinds.iter().filter_map(|kind| registry.find(kind));
+        let about: Vec<String> = known.map(|known| known.summary()).collect();
         type_field["enum"] = json!(kinds);
         type_field["enumDescriptions"] = json!(about);
     }

@@ -47,7 +47,7 @@ const WRONG: &str = r#"[{"id": "a", "type": "deploy_sandbox", "sandbox_name": 7,
 
 #[test]
 fn every_shipped_task_fits_the_schema_and_a_wrong_one_does_not() {
-    let schema = task_schema(steps::REGISTRY, |kind| kind.to_owned());
+    let schema = task_schema(steps::REGISTRY);
     let shipped = shipped();
     assert!(shipped.len() > 15, "{}", shipped.len());
     for (name, text) in &shipped {
@@ -80,7 +80,7 @@ fn another_validator_says_the_same() {
                    for name, text in asked['tasks']:\n\
                    \x20   n = sum(1 for _ in check.iter_errors(json.loads(text)))\n\
                    \x20   print(name, n)\n";
-    let schema = task_schema(steps::REGISTRY, |kind| kind.to_owned());
+    let schema = task_schema(steps::REGISTRY);
     let mut tasks = shipped();
     let n_shipped = tasks.len();
     tasks.push(("wrong".to_owned(), WRONG.to_owned()));

@@ -74,6 +74,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ),
     ("unicode_normalization", &["task"]),
     ("serde_saphyr", &["steps"]),
+    ("lsp_server", &["lsp"]),
+    ("lsp_types", &["lsp"]),
 ];
 
 /// Floor 5 sees these modules of the floors below it; and the ground floor, on which all stand.

@@ -32,7 +32,6 @@ use std::sync::Arc;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 pub use exit::ExitStatus;
-pub use types::page;
 
 use crate::report::{Printer, ProgressKind};
 use crate::session::{Registry, Session, SessionError, SessionOptions};

@@ -497,6 +497,27 @@ impl StepType {
     pub fn schema(&self) -> &Value {
         self.schema.get_or_init(self.make_schema)
     }
+
+    /// Returns the reference page: the doc comment of the file, without what marks it as one.
+    pub fn page_text(&self) -> String {
+        let lines = self.page.lines().map_while(|line| line.strip_prefix("//!"));
+        lines
+            .map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line)))
+            .collect()
+    }
+
+    /// Returns the first sentence of the reference page, without its final stop.
+    pub fn summary(&self) -> String {
+        let page = self.page_text();
+        let lines = page.lines().map(str::trim);
+        let paragraph: Vec<&str> = lines
+            .skip_while(|line| line.is_empty() || line.starts_with('#'))
+            .take_while(|line| !line.is_empty())
+            .collect();
+        let text = paragraph.join(" ");
+        let end = text.find(". ").unwrap_or(text.len());
+        text[..end].trim_end_matches('.').to_owned()
+    }
 }
 
 impl fmt::Debug for StepType {

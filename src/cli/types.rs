@@ -2,7 +2,7 @@
 
 use super::{ExitStatus, Face, SessionError, fault};
 use crate::diagnostic::did_you_mean;
-use crate::session::{StepType, config_schema, task_schema};
+use crate::session::{config_schema, task_schema};
 
 /// The name of the configuration file.
 const CONFIG: &str = "aebuild.toml";
@@ -31,10 +31,7 @@ pub(super) fn run_types(_: TypesArgs, face: &mut Face) -> Result<ExitStatus, Ses
     let mut text = String::new();
     for step_type in face.registry.0 {
         let name = step_type.name;
-        text.push_str(&format!(
-            "{name:width$}  {}\n",
-            first_sentence(&page(step_type))
-        ));
+        text.push_str(&format!("{name:width$}  {}\n", step_type.summary()));
     }
     face.printer.out(&text);
     Ok(ExitStatus::Passed)
@@ -44,7 +41,7 @@ pub(super) fn run_types(_: TypesArgs, face: &mut Face) -> Result<ExitStatus, Ses
 pub(super) fn run_schema(args: SchemaArgs, face: &mut Face) -> Result<ExitStatus, SessionError> {
     let about = |kind: &str| {
         let known = face.registry.find(kind);
-        known.map_or(String::new(), |known| first_sentence(&page(known)))
+        known.map_or(String::new(), |known| known.summary())
     };
     let schema = match args.name.as_deref() {
         None => task_schema(face.registry, about),
@@ -63,27 +60,4 @@ pub(super) fn run_schema(args: SchemaArgs, face: &mut Face) -> Result<ExitStatus
     let text = format!("{schema:#}\n");
     face.printer.out(&text);
     Ok(ExitStatus::Passed)
-}
-
-/// Returns the reference page of a step type: the doc comment of its file.
-pub fn page(step_type: &StepType) -> String {
-    let lines = step_type
-        .page
-        .lines()
-        .map_while(|line| line.strip_prefix("//!"));
-    lines
-        .map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line)))
-        .collect()
-}
-
-/// Returns the first sentence of a page, without its final stop.
-fn first_sentence(page: &str) -> String {
-    let lines = page.lines().map(str::trim);
-    let paragraph: Vec<&str> = lines
-        .skip_while(|line| line.is_empty() || line.starts_with('#'))
-        .take_while(|line| !line.is_empty())
-        .collect();
-    let text = paragraph.join(" ");
-    let end = text.find(". ").unwrap_or(text.len());
-    text[..end].trim_end_matches('.').to_owned()
 }

@@ -24,7 +24,7 @@ fn the_reference_is_what_the_code_says() {
         let page = format!(
             "# `{}`\n\n{NOTE}{}\n{fields}",
             step_type.name,
-            cli::page(step_type)
+            step_type.page_text()
         );
         pages.push((path, page));
     }

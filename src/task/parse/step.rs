@@ -28,28 +28,51 @@ static COMMON: LazyLock<Value> = LazyLock::new(|| {
     json!({
         "type": "object",
         "properties": {
-            "id": {"type": "string"},
-            "type": {"type": "string"},
-            "depends_on": {"type": ["array", "null"], "items": {"anyOf": [
-                {"type": "string"},
-                {
-                    "type": "object",
-                    "properties": {"task_step_id": {"type": "string"}},
-                    "required": ["task_step_id"],
-                    "additionalProperties": false,
-                },
-            ]}},
-            "fail_task_on_error": {"type": "boolean"},
+            "id": {"type": "string", "description": "The name of the step, unique in its task."},
+            "type": {"type": "string", "description": "What the step does: the name of a step type."},
+            "depends_on": {
+                "type": ["array", "null"],
+                "description": "The ids of the steps that this one waits for, and whose results it sees. Where it is left \
+                                out, the step waits for all that are listed before it.",
+                "items": {"anyOf": [
+                    {"type": "string"},
+                    {
+                        "type": "object",
+                        "properties": {"task_step_id": {
+                            "type": "string",
+                            "description": "The id of a step that this one waits for.",
+                        }},
+                        "required": ["task_step_id"],
+                        "additionalProperties": false,
+                    },
+                ]},
+            },
+            "fail_task_on_error": {
+                "type": "boolean",
+                "description": "Whether no further step starts once this one has failed.",
+            },
             "retry_config": {
                 "type": ["object", "null"],
+                "description": "Which steps run again when this one fails, and how often.",
                 "properties": {
-                    "retry_from_step_id": {"type": "string"},
-                    "go_to_step_id": {"type": "string"},
-                    "max_retries": {"type": "integer", "minimum": 0, "maximum": MAX_RETRIES},
+                    "retry_from_step_id": {
+                        "type": "string",
+                        "description": "The first step that runs again: this one, or one that it waits for.",
+                    },
+                    "go_to_step_id": {
+                        "type": "string",
+                        "description": "Another name of `retry_from_step_id`.",
+                    },
+                    "max_retries": {
+                        "type": "integer",
+                        "minimum": 0,
+                        "maximum": MAX_RETRIES,
+                        "description": "How often they run again at most; 0 means never.",
+                    },
                 },
                 "additionalProperties": false,
             },
-            "version": {"type": ["integer", "null"]},
+            "version": {"type": ["integer", "null"], "description": "Kept for other tools; it changes nothing."},
         },
         "required": ["id", "type"],
         "additionalProperties": false,

@@ -19,6 +19,7 @@ pub mod event;
 // ── 2 judgement: pure functions and one sans-IO state machine
 pub mod step;
 pub mod check;
+pub mod assist;
 pub mod rebuild;
 pub mod schedule;
 

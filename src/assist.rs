@@ -24,7 +24,7 @@ pub use config::complete_config;
 pub use definition::{Target, definitions, targets};
 pub use hover::{Hover, hover};
 pub use names::{Name, Noun, Site, names_at, sites};
-pub use rename::{Refused, Rename, is_name, rename};
+pub use rename::{Refused, Rename, is_name, one_with, rename};
 pub use symbols::{Symbol, symbols};
 
 /// A task file as its author sees it at the moment.

@@ -16,6 +16,7 @@ mod fmt;
 mod graph;
 mod mend;
 mod new;
+mod lsp;
 mod plan;
 mod run;
 mod seeds;
@@ -73,6 +74,7 @@ enum Command {
     Show(show::Args),
     Fmt(fmt::Args),
     Graph(graph::Args),
+    Lsp(lsp::Args),
     Cache(cache::Args),
     Env(env::Args),
     Agent(agent::Args),
@@ -158,6 +160,7 @@ pub fn main(system: Arc<dyn System>, registry: Registry) -> ExitStatus {
         Command::Show(args) => show::run(args, &mut face),
         Command::Fmt(args) => fmt::run(args, &mut face),
         Command::Graph(args) => graph::run(args, &mut face),
+        Command::Lsp(args) => lsp::run(args, &mut face),
         Command::Cache(args) => cache::run(args, &mut face),
         Command::Env(args) => env::run(args, &mut face),
         Command::Agent(args) => agent::run(args, &mut face),

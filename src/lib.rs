@@ -38,4 +38,5 @@ pub mod session;
 // ── 5 faces
 pub mod report;
 pub mod watch;
+pub mod lsp;
 pub mod cli;

@@ -3,6 +3,7 @@
 //! Everything that a face shows comes from here, as plain data with public fields, and from the events of a run. A session
 //! never prints.
 
+mod assist;
 mod change;
 mod explain;
 mod held;
@@ -24,6 +25,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use crate::assist::{Completion, CompletionKind, Hover, Noun, Refused, Replacement, Symbol};
 pub use crate::check::level::codes;
 use crate::diagnostic::Diagnostic;
 use crate::digest::Digest;
@@ -36,10 +38,11 @@ pub use crate::resource::Provision;
 pub use crate::schedule::Need;
 pub use crate::step::{Registry, StepType};
 use crate::system::System;
-use crate::task::StepId;
+pub use crate::task::StepId;
 use crate::task::config::Config;
 
 pub use crate::engine::{StepKeys, Told, Wish};
+pub use assist::{FileEdit, Location, Result as StepResult, complete_config};
 pub use change::{Change, Changed};
 pub use explain::{Cause, Explanation};
 pub use keys::Wisher;

@@ -150,8 +150,9 @@ pub(super) type Choice = (String, Option<String>);
 pub(super) fn choices(schemas: &[&Value]) -> Vec<Choice> {
     let mut found: Vec<Choice> = Vec::new();
     let mut add = |value: &Value, doc: Option<String>| {
-        if !value.is_null() && found.iter().all(|(known, _)| *known != value.to_string()) {
-            found.push((value.to_string(), doc));
+        let text = value.to_string();
+        if !value.is_null() && found.iter().all(|(known, _)| *known != text) {
+            found.push((text, doc));
         }
     };
     for schema in schemas {

@@ -102,20 +102,7 @@ fn same(
     names: &[Site],
     all: &[Site],
 ) -> Result<(BTreeSet<Name>, Vec<Name>), Refused> {
-    let mut found: BTreeSet<Name> = names.iter().map(|site| site.name.clone()).collect();
-    loop {
-        let spans: BTreeSet<Span> = all
-            .iter()
-            .filter(|site| found.contains(&site.name) && is_bound(site))
-            .map(|site| site.span)
-            .collect();
-        let more = all.iter().filter(|site| spans.contains(&site.span));
-        let n = found.len();
-        found.extend(more.map(|site| site.name.clone()));
-        if found.len() == n {
-            break;
-        }
-    }
+    let found = one_with(names, all);
     let steps = scene.root.as_array().unwrap_or_default();
     let fixed = all.iter().find(|site| {
         let kind = steps.get(site.step).and_then(|step| step.get("type"));
@@ -190,6 +177,24 @@ fn same(
         }
     }
     Ok((found, shared))
+}
+
+/// Returns all names that are one with these.
+pub fn one_with(names: &[Site], all: &[Site]) -> BTreeSet<Name> {
+    let mut found: BTreeSet<Name> = names.iter().map(|site| site.name.clone()).collect();
+    loop {
+        let spans: BTreeSet<Span> = all
+            .iter()
+            .filter(|site| found.contains(&site.name) && is_bound(site))
+            .map(|site| site.span)
+            .collect();
+        let more = all.iter().filter(|site| spans.contains(&site.span));
+        let n = found.len();
+        found.extend(more.map(|site| site.name.clone()));
+        if found.len() == n {
+            return found;
+        }
+    }
 }
 
 /// Returns whether a site and all that is named there have one name: what makes something, and what says which agent

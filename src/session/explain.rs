@@ -74,7 +74,7 @@ impl Session {
         }
     }
 
-    fn explain_one(&self, one: &Prepared, at: StepIx) -> Explanation {
+    pub(super) fn explain_one(&self, one: &Prepared, at: StepIx) -> Explanation {
         let plan = &one.job.plan;
         let planned = &plan.steps[at.at()];
         let kept = match &one.forecast.steps[at.at()] {

@@ -105,7 +105,11 @@ impl Session {
     }
 
     /// Reads a task file, unless it is there.
-    fn load_task(&mut self, at: usize, entry: &TaskEntry) -> Result<TaskInput, Diagnostic> {
+    pub(super) fn load_task(
+        &mut self,
+        at: usize,
+        entry: &TaskEntry,
+    ) -> Result<TaskInput, Diagnostic> {
         let loaded = self.load_folder(at);
         if let Some(task) = loaded.tasks.get(&entry.name) {
             return Ok(task.input);

@@ -17,6 +17,7 @@ mod explain;
 mod fixes;
 mod formats;
 mod laws;
+mod lsp;
 mod model;
 mod mock_models;
 mod new;

@@ -29,6 +29,11 @@ impl Places {
         &self.source
     }
 
+    /// Returns what could be read of the whole text.
+    pub fn root(&self) -> &Node {
+        &self.root
+    }
+
     /// Returns the span of a step's object.
     pub fn step(&self, step: StepIx) -> Span {
         self.node(step).map_or(self.root.span, |node| node.span)

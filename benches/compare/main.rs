@@ -9,6 +9,7 @@
 
 mod agents;
 mod children;
+mod editor;
 mod envs;
 mod files;
 mod inputs;

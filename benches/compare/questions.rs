@@ -3,6 +3,7 @@
 mod agents;
 mod cold;
 mod edit;
+mod editor;
 mod envs;
 mod models;
 mod no_op;
@@ -25,6 +26,7 @@ pub const ALL: &[(&str, Ask)] = &[
     ("cold", cold::ask),
     ("schedule", planner::ask_schedule),
     ("check", planner::ask_check),
+    ("editor", editor::ask_keys),
     ("disk", store::ask_disk),
     ("restore", tree::ask_restore),
     ("hash", store::ask_hash),

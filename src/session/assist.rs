@@ -20,7 +20,7 @@ use crate::record::Redactor;
 use crate::schedule::Forecasted;
 use crate::task::config;
 use crate::task::folder::{self, ALIASES, TaskFolder};
-use crate::task::parse::{Parsed, toml};
+use crate::task::parse::{self, Parsed};
 
 /// How many lines of a log are shown beside a step.
 const LOG_LINES: usize = 12;
@@ -177,7 +177,7 @@ impl Session {
 
     fn toml(&self, path: &std::path::Path, shown: &str) -> Option<(Source, Node)> {
         let (source, _) = folder::read_source(self.system.as_ref(), path, shown).ok()?;
-        let (root, _) = toml::parse(&source);
+        let (root, _) = parse::toml::parse(&source);
         Some((source, root))
     }
 

@@ -106,6 +106,7 @@ fn summary() -> String {
                 "authoring",
                 "run",
                 "watch",
+                "editors",
                 "why",
                 "retries",
                 "samples",

@@ -78,6 +78,11 @@ impl Root {
         self.changes.insert(change);
     }
 
+    /// Notes that a text was typed: its faults are looked for whatever the session says of it.
+    pub(super) fn note_typed(&mut self, path: &Path) {
+        self.is_stale |= self.has(path);
+    }
+
     /// Takes in what was noted.
     pub(super) fn apply(&mut self, setting: &Setting) {
         if self.changes.is_empty() {

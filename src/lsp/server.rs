@@ -318,6 +318,9 @@ impl Server {
         }
         self.find_root(&path);
         self.changed_path(&path);
+        for root in &mut self.roots {
+            root.note_typed(&path);
+        }
     }
 
     fn did_close(&mut self, params: lsp::DidCloseTextDocumentParams) {

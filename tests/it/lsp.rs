@@ -459,6 +459,28 @@ fn a_new_name_is_written_everywhere() {
 }
 
 #[test]
+fn a_fix_that_is_made_leaves_no_fault() {
+    let world = world();
+    let mut client = Client::open(&world.path());
+    let broken = TASK.replacen("[\"box\"]},", "[\"box\"],},", 1);
+    client.did_open_as("tasks/a.json", &broken);
+    assert_eq!(client.faults("tasks/a.json", "tasks/a.json").len(), 1);
+    let actions = client.actions("tasks/a.json", Some("quickfix"));
+    assert_eq!(actions.len(), 1, "{actions:?}");
+    assert_eq!(actions[0]["isPreferred"], true);
+    let mended = client.edited("tasks/a.json", &actions[0]["edit"]);
+    let all = client.actions("tasks/a.json", Some("source.fixAll"));
+    assert_eq!(client.edited("tasks/a.json", &all[0]["edit"]), mended);
+    client.did_change("tasks/a.json", &mended);
+    assert_eq!(client.faults("tasks/a.json", "tasks/a.json"), [""; 0]);
+    assert_eq!(
+        client.actions("tasks/a.json", Some("source.fixAll")),
+        [Value::Null; 0]
+    );
+    assert!(client.end());
+}
+
+#[test]
 fn steps_are_the_outline() {
     let world = world();
     let mut client = Client::open(&world.path());

@@ -1,13 +1,14 @@
 //! Scripts of agents: what their calls name is there in the task that prompts them.
 //!
-//! A script may serve several tasks, and not each rule is for each. A call that names a tool of an env which is compiled in
-//! is looked at wherever the env is the agent's; all else only in the rule that a prompt of the task sets off.
+//! A script may serve several tasks, and not each rule is for each. The arguments of a call to an env which is compiled in,
+//! and a tool's name that is nearly one of it, are looked at wherever the env is the agent's; all else only in the rule that a
+//! prompt of the task sets off.
 
 use std::collections::BTreeMap;
 
 use super::{Checked, Rule};
 use crate::context::Lookup;
-use crate::diagnostic::{Diagnostic, Severity, Source, Span, did_you_mean};
+use crate::diagnostic::{Diagnostic, Severity, Source, Span, did_you_mean, meant};
 use crate::graph::StepIx;
 use crate::json::{Node, Value, schema};
 use crate::resource::{ResourceId, ResourceKind};
@@ -204,6 +205,13 @@ impl Scripted<'_> {
                     }
                     Callee::Tool { env, tool, .. } => {
                         self.tool(&at, env.as_deref(), tool, counts, &mut found);
+                        // A rule for other tasks may call what another env of that name has; a slip looks like what
+                        // there is.
+                        found.retain(|fault: &Diagnostic| {
+                            let is_unlike =
+                                fault.code.as_str() == "unknown-tool" && fault.fixes.is_empty();
+                            is_hit.is_some() || !is_unlike
+                        });
                     }
                 }
                 for mut fault in found {
@@ -400,15 +408,11 @@ impl Called<'_> {
             return Vec::new();
         }
         let Some(at) = names.iter().position(|name| name == tool) else {
-            let help = did_you_mean(tool, names.iter().map(String::as_str))
-                .unwrap_or_else(|| format!("its tools are `{}`", names.join("`, `")));
-            let fault =
-                Diagnostic::error("unknown-tool", format!("env `{env}` has no tool `{tool}`"));
-            return vec![
-                fault
-                    .primary(self.source, self.tool_span, "no such tool")
-                    .help(help),
-            ];
+            let headline = format!("env `{env}` has no tool `{tool}`");
+            let fault = Diagnostic::error("unknown-tool", headline)
+                .primary(self.source, self.tool_span, "no such tool")
+                .help(format!("its tools are `{}`", names.join("`, `")));
+            return vec![fault.meant(meant(tool, names.iter().map(String::as_str)))];
         };
         let wanted = &tools[at]["inputSchema"];
         let said = format!("the arguments of `{tool}`");

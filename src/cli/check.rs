@@ -1,6 +1,6 @@
 //! `aebuild check`: look for faults.
 
-use super::mend::{self, Checked, Wanted};
+use super::mend::{self, Wanted};
 use super::select::Selection;
 use super::{ExitStatus, Face, SessionError, fault};
 use crate::diagnostic::concise::concise;
@@ -90,22 +90,18 @@ pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, Session
     let options = args.selection.options();
     let paths = args.selection.paths;
     let mut check = |face: &mut Face| {
-        let mut workspace = None;
         let session = face.open(paths.clone(), true);
-        let found = session.and_then(|mut session| {
-            workspace = Some(session.workspace().to_path_buf());
-            session.check(&options)
-        });
+        let found = session.and_then(|mut session| session.check(&options));
         let mut found: Vec<Diagnostic> = match found {
             Err(SessionError::Faults(faults)) => faults,
             other => other?,
         };
         sort(&mut found);
-        Ok(Checked { found, workspace })
+        Ok(found)
     };
     let wanted = args.fix.or(args.diff.then_some(Wanted::Sure));
     let (found, would_change) = match wanted {
-        None => (check(face)?.found, false),
+        None => (check(face)?, false),
         Some(wanted) => {
             let outcome = mend::run(wanted, args.diff, face, &mut check)?;
             (outcome.found, outcome.has_changed && args.diff)

@@ -25,22 +25,6 @@ pub(super) enum Wanted {
     All,
 }
 
-/// What a check found, and where `aebuild.toml`, which is shown by its name alone, lies.
-pub(super) struct Checked {
-    pub(super) found: Vec<Diagnostic>,
-    pub(super) workspace: Option<PathBuf>,
-}
-
-impl Checked {
-    /// Returns the path of the file that a text was read from.
-    fn path(&self, source: &Source) -> Option<PathBuf> {
-        match source.name.as_str() {
-            "aebuild.toml" => Some(self.workspace.as_ref()?.join("aebuild.toml")),
-            name => Some(PathBuf::from(name)),
-        }
-    }
-}
-
 /// What fixes came to.
 pub(super) struct Outcome {
     /// What is left.
@@ -54,7 +38,7 @@ pub(super) fn run(
     wanted: Wanted,
     is_dry: bool,
     face: &mut Face,
-    check: &mut dyn FnMut(&mut Face) -> Result<Checked, SessionError>,
+    check: &mut dyn FnMut(&mut Face) -> Result<Vec<Diagnostic>, SessionError>,
 ) -> Result<Outcome, SessionError> {
     let disk_system = face.system.clone();
     let rounds = rounds(wanted, face, check);
@@ -119,7 +103,7 @@ struct Rounds {
 fn rounds(
     wanted: Wanted,
     face: &mut Face,
-    check: &mut dyn FnMut(&mut Face) -> Result<Checked, SessionError>,
+    check: &mut dyn FnMut(&mut Face) -> Result<Vec<Diagnostic>, SessionError>,
 ) -> Result<Rounds, SessionError> {
     let mut rounds = Rounds {
         view: Overlay::new(face.system.clone()),
@@ -130,8 +114,7 @@ fn rounds(
     let mut seen: Vec<u64> = Vec::new();
     for _ in 0..MAX_ROUNDS {
         face.system = Arc::new(rounds.view.clone());
-        let checked = check(face)?;
-        rounds.found = checked.found.clone();
+        rounds.found = check(face)?;
         let mut hasher = DefaultHasher::new();
         rounds.view.contents().hash(&mut hasher);
         let state = hasher.finish();
@@ -141,8 +124,8 @@ fn rounds(
         }
         seen.push(state);
         let can_mend = |source: &Source| {
-            let path = checked.path(source);
-            path.is_some_and(|path| content(face.system.as_ref(), &path, source).is_some())
+            let path = Path::new(&source.name);
+            content(face.system.as_ref(), path, source).is_some()
         };
         let choose = |found: &Diagnostic| {
             let chosen = chosen(found, wanted)?;
@@ -152,9 +135,7 @@ fn rounds(
         let mended = mend(&rounds.found, choose);
         let mut has_changed = false;
         for (source, text) in mended.texts {
-            let Some(path) = checked.path(&source) else {
-                continue;
-            };
+            let path = PathBuf::from(&source.name);
             let bytes = content(face.system.as_ref(), &path, &source);
             let (Some(bytes), Ok(full)) = (bytes, face.system.canonical(&path)) else {
                 continue;

@@ -263,7 +263,10 @@ impl Session {
                 Err(other) => return Err(other),
             }
         }
-        faults.extend(used.unused(&self.config.lint));
+        if !faults.iter().any(Diagnostic::is_error) {
+            // What is at fault may be that a name is missing.
+            faults.extend(used.unused(&self.config.lint));
+        }
         if store.is_none() {
             // A run hears it from Python itself, and spends no time on it before.
             faults.extend(self.grammar_faults(programs));

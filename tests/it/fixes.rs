@@ -58,7 +58,7 @@ fn every_fix_of_every_example_takes_its_fault_away() {
             for (at, fix) in fault.fixes.iter().enumerate() {
                 let mut view = plain.clone();
                 for (source, text) in mend(std::slice::from_ref(fault), |_| Some(at)).texts {
-                    let replaced = view.replace(&folder.join(&source.name), text.into_bytes());
+                    let replaced = view.replace(Path::new(&source.name), text.into_bytes());
                     replaced.expect("the text is a file's");
                 }
                 let after = check(&view, &folder);
@@ -99,12 +99,14 @@ fn every_fix_of_every_example_takes_its_fault_away() {
     expect![[r#"
         comment offered
         duplicate-key offered
+        ends-nothing offered
         inner-quote offered
         mismatched-bracket offered
         missing-colon sure
         missing-comma offered
         missing-comma sure
         misspelt-literal sure
+        no-path-to-producer sure
         null-dependency offered
         number-bare-point sure
         number-leading-plus sure
@@ -114,6 +116,8 @@ fn every_fix_of_every_example_takes_its_fault_away() {
         odd-whitespace sure
         raw-control-character sure
         repeated-dependency sure
+        retry-span-conflict offered
+        retry-target-not-an-ancestor offered
         self-dependency offered
         single-quotes sure
         trailing-comma sure
@@ -121,13 +125,18 @@ fn every_fix_of_every_example_takes_its_fault_away() {
         unclosed-string offered
         unfinished offered
         unknown-artifact sure
+        unknown-code offered
         unknown-dependency offered
         unknown-escape offered
         unknown-field sure
         unknown-name offered
         unknown-retry-target offered
         unknown-type sure
+        unneeded-edge offered
         unopened-bracket offered
+        unordered-changes offered
+        unordered-conversation offered
+        unordered-observer offered
         unquoted-key sure
         unquoted-string offered
     "#]]

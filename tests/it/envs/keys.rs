@@ -2,6 +2,7 @@
 //! run is planned, and states that are kept in another way.
 
 use aebuild::event::Outcome;
+use aebuild::session::SessionError;
 
 use super::{World, failures, holding};
 use crate::story::Story;
@@ -32,9 +33,10 @@ fn a_name_that_comes_to_mean_another_env_is_another_env() {
         .story
         .write("aebuild.toml", "[sandbox]\nisolation = \"none\"\n");
     world.story.settle();
-    let seen = world.run();
-    let error = failures(&seen).join("\n");
-    assert!(error.contains("p1: "), "{error}");
+    let Err(SessionError::Faults(faults)) = world.run().result else {
+        panic!("the other env has no tool `set`");
+    };
+    assert_eq!(faults[0].headline, "env `kv` has no tool `set`");
     // The alias goes, and the name means what it meant.
     std::fs::remove_file(world.story.path("aliases.toml")).unwrap();
     ran(&world, "");

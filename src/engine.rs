@@ -208,6 +208,8 @@ pub struct Dispatcher<'a> {
     settings: EngineSettings,
     redactor: Arc<Redactor>,
     models: Arc<model::Exchange>,
+    /// Whether no step starts until it is clear whether the run stops.
+    holds: bool,
     tell: &'a mut dyn FnMut(Told),
 }
 
@@ -233,6 +235,7 @@ impl<'a> Dispatcher<'a> {
             settings,
             redactor,
             models: Arc::new(models),
+            holds: false,
             tell,
         }
     }
@@ -325,6 +328,9 @@ impl<'a> Dispatcher<'a> {
                 self.cancel(&mut active, &mut results, &mut pool, &send, is_open)
                     .await;
             }
+            if std::mem::take(&mut self.holds) {
+                self.start_steps(&mut active, &mut pool, &send);
+            }
         }
         results.into_iter().flatten().collect()
     }
@@ -379,6 +385,7 @@ impl<'a> Dispatcher<'a> {
                         if self.models.over_budget().is_some() {
                             // What is done stays done.
                             running.scheduler.forbid_retries();
+                            self.holds = true;
                         }
                         let planned = &running.job.plan.steps[step.at()];
                         self.store.keep_failure(

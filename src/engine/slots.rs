@@ -16,6 +16,9 @@ impl<'a> Dispatcher<'a> {
         pool: &mut Pool<(usize, StepIx)>,
         send: &mpsc::UnboundedSender<Message>,
     ) {
+        if self.holds {
+            return;
+        }
         while let Some((lane, (at, step))) = pool.start() {
             let Some(task) = active.get_mut(&at) else {
                 pool.done(lane);

@@ -56,7 +56,7 @@ fn a_file_with_many_faults_shows_them_all_at_once() {
             unknown-type: `deploy_sandbx`, the type of step `more`, is not a known type
               did you mean `deploy_sandbox`?
             wrong-type: `ttl_seconds` of step `soon` (deploy_sandbox) is a string, not a whole number at least 1
-  
+              write a whole number at least 1
             missing-field: step `nameless` (deploy_sandbox) lacks the field `sandbox_name`
               add "sandbox_name": ".."
             unknown-artifact: step `load` uses artifact `greting`, which is not in the task folder
@@ -155,13 +155,13 @@ fn every_condition_of_the_original_is_told_with_what_to_type() {
         t/tasks/07-duplicate.json:1:93 duplicate-id: give one of them another id
         t/tasks/07-duplicate.json:1:142 made-twice: give one of them another name
         t/tasks/08-no-target.json:2:78 retry-without-target: add "retry_from_step_id": with the id of the first step to run again
-        t/tasks/09-true.json:2:139 wrong-type: 
+        t/tasks/09-true.json:2:139 wrong-type: write a whole number from 0 to 1000
         t/tasks/10-negative.json:2:139 out-of-range: write a number from 0 to 1000
         t/tasks/11-unknown-target.json:2:117 unknown-retry-target: did you mean `box`?
         t/tasks/12-no-ancestor.json:1:143 no-path-to-producer: add {"task_step_id": "box"} to the `depends_on` of `look`
         t/tasks/12-no-ancestor.json:2:135 retry-target-not-an-ancestor: add {"task_step_id": "box"} to the `depends_on` of `look`, or name a step that it depends on
         t/tasks/13-extra-field.json:2:78 unknown-field: did you mean `sandbox_name`, which is there already? delete one of them
-        t/tasks/14-wrong-type.json:2:103 wrong-type: 
+        t/tasks/14-wrong-type.json:2:103 wrong-type: write a whole number from 1 to 604800
         t/tasks/15-both.json:1:108 unknown-name: add a step that makes agent `default-agent`
         t/tasks/15-both.json:1:148 conflicting-fields: delete one of `prompt` and `parts`
     "#]].assert_eq(&shown);

@@ -133,7 +133,7 @@ pub(super) fn repair(node: &Node, wanted: &str) -> Option<String> {
         NodeKind::String(_) | NodeKind::Object(_) if wants("an array") => {
             Some("write it in `[` and `]`".to_owned())
         }
-        _ => None,
+        _ => Some(format!("write {wanted}")),
     }
 }
 

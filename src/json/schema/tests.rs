@@ -113,12 +113,12 @@ fn a_wrong_type_says_what_is_there_and_what_is_needed() {
             wrong-type: `prompt` of step `reply` is `null`, not a string @ null ? delete it, or write a value
             wrong-type: `timeout_seconds` of step `reply` is a string, not a whole number from 1 to 86400 or `null` @ "600" ? delete the quotes
             wrong-type: `retries` of step `reply` is the number 1.0, not a whole number from 0 to 255 @ 1.0 ? write 1
-            wrong-type: `weight` of step `reply` is a string, not a number above 0 and at most 1 @ "x" ? -
+            wrong-type: `weight` of step `reply` is a string, not a number above 0 and at most 1 @ "x" ? write a number above 0 and at most 1
             wrong-type: `fresh` of step `reply` is a string, not `true` or `false` @ "true" ? delete the quotes
             wrong-type: `tags` of step `reply` is a string, not an array @ "a" ? write it in `[` and `]`
             wrong-type: `env.A` of step `reply` is a number, not a string @ 1 ? write it in double quotes
-            wrong-type: `retry` of step `reply` is an array, not an object @ [] ? -
-            wrong-type: `mode` of step `reply` is a number, not one of `fast`, `slow` @ 1 ? -
+            wrong-type: `retry` of step `reply` is an array, not an object @ [] ? write an object
+            wrong-type: `mode` of step `reply` is a number, not one of `fast`, `slow` @ 1 ? write one of `fast`, `slow`
             wrong-type: `on_error` of step `reply` is `null`, not one of `stop`, `skip` @ null ? delete it, or write a value
         "#]],
     );
@@ -126,8 +126,8 @@ fn a_wrong_type_says_what_is_there_and_what_is_needed() {
         &step(),
         r#"["prompt_agent", "a"]"#,
         expect![[r#"
-        wrong-type: step `reply` is an array, not an object @ ["prompt_agent", "a"] ? -
-    "#]],
+            wrong-type: step `reply` is an array, not an object @ ["prompt_agent", "a"] ? write an object
+        "#]],
     );
 }
 
@@ -237,15 +237,15 @@ fn inside_a_tagged_choice_faults_are_those_of_the_branch() {
         &tagged(),
         r#"{"type": 3}"#,
         expect![[r#"
-        wrong-type: `type` of step `reply` is a number, not one of `command`, `model` @ 3 ? -
-    "#]],
+            wrong-type: `type` of step `reply` is a number, not one of `command`, `model` @ 3 ? write one of `command`, `model`
+        "#]],
     );
     fits(
         &tagged(),
         r#""command""#,
         expect![[r#"
-        wrong-type: step `reply` is a string, not an object @ "command" ? -
-    "#]],
+            wrong-type: step `reply` is a string, not an object @ "command" ? write an object
+        "#]],
     );
 }
 
@@ -296,8 +296,8 @@ fn a_choice_named_by_its_only_key_is_a_choice_too() {
         &schema,
         "7",
         expect![[r#"
-        wrong-type: step `reply` is a number, not `none` or an object @ 7 ? -
-    "#]],
+            wrong-type: step `reply` is a number, not `none` or an object @ 7 ? write `none` or an object
+        "#]],
     );
 }
 

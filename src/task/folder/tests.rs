@@ -353,6 +353,7 @@ fn settings_are_checked() {
             f/agents/a/agent.toml:1:25: error[wrong-type]: `default_env_vars.A` of agent `a` is a number, not a string
                 write it in double quotes
             f/agents/a/agent.toml:3:20: error[wrong-type]: `metadata.min_disk_size_gb` of agent `a` is a string, not a number at least 0
+                write a number at least 0
             f/agents/a/agent.toml:4:1: error[unknown-field]: `metadata` of agent `a` has no key `q`
                 the keys are `default_model`, `min_disk_size_gb`, `takes_credentials`
             f/artifacts/a/artifact.toml:1:8: error[unknown-value]: `type` of artifact `a` can't be `files`

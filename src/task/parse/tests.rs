@@ -346,6 +346,7 @@ fn fields_are_checked_against_the_type() {
             t.json:2:55: error[unknown-field]: step `b` has no field `dependsOn`
                 did you mean `depends_on`?
             t.json:2:94: error[wrong-type]: `fail_task_on_error` of step `b` is a string, not `true` or `false`
+                write `true` or `false`
             t.json:2:111: error[wrong-type]: `version` of step `b` is a string, not a whole number or `null`
                 delete the quotes
             t.json:3:51: error[unknown-field]: step `c` (deploy_sandbox) has no field `sandbox_nam`
@@ -443,6 +444,7 @@ fn retries_are_checked() {
             t.json:3:100: error[out-of-range]: `retry_config.max_retries` of step `c` is -1, but must be from 0 to 1000
                 write a number from 0 to 1000
             t.json:4:100: error[wrong-type]: `retry_config.max_retries` of step `d` is `true`, not a whole number from 0 to 1000
+                write a whole number from 0 to 1000
             t.json:5:100: error[wrong-type]: `retry_config.max_retries` of step `e` is the number 1.0, not a whole number from 0 to 1000
                 write 1
             t.json:6:100: error[wrong-type]: `retry_config.max_retries` of step `f` is a string, not a whole number from 0 to 1000
@@ -454,6 +456,7 @@ fn retries_are_checked() {
             t.json:9:58: error[unknown-field]: `retry_config` of step `i` has no field `retry_form_step_id`
                 did you mean `retry_from_step_id`?
             t.json:10:57: error[wrong-type]: `retry_config` of step `j` is a string, not an object or `null`
+                write an object or `null`
             t.json:11:80: error[wrong-type]: `retry_config.retry_from_step_id` of step `k` is a number, not a string
                 write it in double quotes
         "#]],

@@ -104,7 +104,7 @@ impl Deployed<'_> {
         if let Some(definition) = self.definition.filter(|found| !found.is_told && !has_table) {
             return vec![self.untold(definition)];
         }
-        let more = match deploys {
+        match deploys {
             Deploys::Env { env_id } => match EnvSpec::of(env_id, folder, &config.envs) {
                 Ok(spec) => match &spec.run {
                     EnvRun::Process(run) => self.process(run, true),
@@ -125,8 +125,7 @@ impl Deployed<'_> {
                     Err(why) => vec![self.unusable(why)],
                 }
             }
-        };
-        more
+        }
     }
 
     fn unusable(&self, why: Unusable) -> Diagnostic {

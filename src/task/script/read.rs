@@ -352,7 +352,7 @@ impl Reader {
             });
         }
         let (groups, name) = (self.groups.as_ref()?, hole.second()?);
-        if root != "match" || groups.iter().any(|group| *group == name) {
+        if root != "match" || groups.contains(&name) {
             return None;
         }
         let meant = meant(&name, groups);

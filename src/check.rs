@@ -35,10 +35,10 @@ use crate::graph::{StepGraph, StepIx};
 use crate::json::Value;
 use crate::resource::{ResourceId, Touch};
 use crate::step::{Refusal, Step};
-use crate::task::Task;
 use crate::task::config::Config;
 use crate::task::folder::TaskFolder;
 use crate::task::parse::Places;
+use crate::task::{DependsOn, Task};
 
 /// All that rules look at.
 #[derive(Clone, Copy)]
@@ -174,6 +174,27 @@ impl<'a> Checked<'a> {
     /// Returns the id of a step.
     fn id(&self, step: StepIx) -> &'a str {
         self.task.steps[step.at()].id.as_str()
+    }
+
+    /// Returns the ids of the steps, with the first step of each.
+    fn ids(&self) -> HashMap<&'a str, StepIx> {
+        let mut ids = HashMap::new();
+        for step in self.graph.steps() {
+            ids.entry(self.id(step)).or_insert(step);
+        }
+        ids
+    }
+
+    /// Returns whether a dependency of a step is at fault already: it may be the one that is missing.
+    fn has_doubtful_edges(&self, step: StepIx, ids: &HashMap<&str, StepIx>) -> bool {
+        let is_doubtful = |id: &str| ids.get(id).is_none_or(|&other| other >= step);
+        let are_doubtful = match &self.task.steps[step.at()].depends_on {
+            DependsOn::Earlier => false,
+            DependsOn::Steps(edges) => edges.iter().any(|edge| is_doubtful(edge.as_str())),
+        };
+        // Of two steps with one id it is not clear which is meant.
+        let is_second = ids.get(self.id(step)) != Some(&step);
+        are_doubtful || is_second || !self.places.edges_are_whole(step)
     }
 
     /// Returns whether every step is known whole.

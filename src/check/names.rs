@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::reach::Reach;
 use super::{Checked, Rule, edges};
 use crate::context::Lookup;
-use crate::diagnostic::{Diagnostic, Fix, Safety, Severity, meant};
+use crate::diagnostic::{Diagnostic, Fix, Meant, Safety, Severity, meant};
 use crate::graph::StepIx;
 use crate::step::NameRef;
 use crate::task::DependsOn;
@@ -36,12 +36,7 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
         }
     }
     let mut reach = Reach::new(checked.graph);
-    let ids: HashSet<&str> = checked
-        .task
-        .steps
-        .iter()
-        .map(|step| step.id.as_str())
-        .collect();
+    let ids = checked.ids();
     let mut partial: Option<HashSet<&str>> = None;
     for (step, built) in checked.built() {
         let mut mine: Vec<Lookup> = Vec::new();
@@ -58,7 +53,7 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
                 continue;
             }
             match makers.first() {
-                Some(_) if has_doubtful_edges(checked, step, &ids) => {}
+                Some(_) if checked.has_doubtful_edges(step, &ids) => {}
                 Some(maker) => {
                     let fix = edges::wait_for(checked, step, maker.step);
                     // With one maker there is no doubt about what was meant.
@@ -76,15 +71,6 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
             }
         }
     }
-}
-
-/// Returns whether a dependency of a step is at fault already, so that it may be the one that is missing.
-fn has_doubtful_edges(checked: &Checked<'_>, step: StepIx, ids: &HashSet<&str>) -> bool {
-    let are_unknown = match &checked.task.steps[step.at()].depends_on {
-        DependsOn::Earlier => false,
-        DependsOn::Steps(edges) => edges.iter().any(|edge| !ids.contains(edge.as_str())),
-    };
-    are_unknown || !checked.places.edges_are_whole(step)
 }
 
 /// Returns who makes what a look-up asks for; for `metadata` also who makes a part of it, or what it is a part of.
@@ -195,7 +181,11 @@ fn unknown(
                 "read here",
             )
             .help(help)
-            .meant(near),
+            .meant(near.map(|near| Meant {
+                // Who makes it may have written it wrong.
+                is_sure: false,
+                ..near
+            })),
     )
 }
 

@@ -31,16 +31,20 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
             }
         }
     }
+    let ids = checked.ids();
+    let is_clear = |step: StepIx| !checked.has_doubtful_edges(step, &ids);
     let mut reach = Reach::new(checked.graph);
     let mut touched: Vec<_> = touched.into_iter().collect();
     touched.sort_by(|(a, _), (b, _)| a.cmp(b));
     for (resource, (changes, observes)) in touched {
-        for observer in observes {
+        for observer in observes.into_iter().filter(|&step| is_clear(step)) {
             let here = changes.partition_point(|&change| change < observer);
             let before = changes[..here].iter().rev().take(MAX_NEIGHBOURS);
             let after = changes[here..].iter().take(MAX_NEIGHBOURS);
             let mut near = before.chain(after).copied();
-            if let Some(change) = near.find(|&change| reach.are_unordered(change, observer)) {
+            let mut is_near =
+                |change: StepIx| reach.are_unordered(change, observer) && is_clear(change);
+            if let Some(change) = near.find(|&change| is_near(change)) {
                 faults.push(unordered(checked, &resource, observer, change));
             }
         }

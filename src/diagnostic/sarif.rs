@@ -1,7 +1,7 @@
 //! One SARIF 2.1.0 log for all diagnostics, for code scanning and for the viewers of editors.
 //!
 //! Each code that occurs is a rule with its page as the help. Columns count characters, as in every other form, which
-//! the log says of itself. What a program cannot obey is as in [`json`](super::json()): the text is safe to print.
+//! the log says of itself. What a program cannot obey is as in [`json`](mod@super::json): the text is safe to print.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

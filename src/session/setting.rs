@@ -497,14 +497,16 @@ pub(super) fn read_config(
         });
     };
     let shown = config::shown(system, &path);
-    let bytes = system
-        .read(&path, folder::MAX_FILE_BYTES)
-        .map_err(|error| SessionError::World(format!("`{shown}` cannot be read: {error}")))?;
-    digester.bytes(&bytes);
-    let (source, mut faults) = crate::diagnostic::Source::from_bytes(&shown, &bytes);
-    let (config, more) = config::read(&source);
-    faults.extend(more);
-    faults.extend(crate::check::level::faults(&source, &config.lint));
+    let (config, faults) = match folder::read_source(system, &path, &shown) {
+        Ok((source, mut faults)) => {
+            digester.bytes(source.text.as_bytes());
+            let (config, more) = config::read(&source);
+            faults.extend(more);
+            faults.extend(crate::check::level::faults(&source, &config.lint));
+            (config, faults)
+        }
+        Err(fault) => (Config::default(), vec![fault]),
+    };
     let workspace = path.parent().unwrap_or(Path::new("/")).to_path_buf();
     Ok(Configured {
         workspace,

@@ -58,8 +58,8 @@ impl Session {
         }
         let units = match self.select(options) {
             Ok(units) => units,
-            // What is at fault may be mended.
-            Err(SessionError::Faults(_)) => Vec::new(),
+            // What is at fault may be mended, and a task that is not there may come.
+            Err(SessionError::Faults(_) | SessionError::Usage { .. }) => Vec::new(),
             Err(other) => return Err(other),
         };
         for (unit, steps) in self.steps_of_units(units, options) {

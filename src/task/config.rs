@@ -15,7 +15,7 @@ use super::model;
 use super::parse::{Written, hide, toml};
 use crate::diagnostic::{Diagnostic, Source};
 use crate::json::{Member, Node, Span, Value};
-use crate::system::{FileKind, System};
+use crate::system::System;
 use crate::task::Determinism;
 
 pub use check::check_types;
@@ -203,11 +203,8 @@ impl Default for RetryDelays {
 pub fn find(system: &dyn System, from: &Path) -> Option<PathBuf> {
     let from = system.canonical(from).ok()?;
     let mut files = from.ancestors().map(|folder| folder.join(FILE_NAME));
-    files.find(|file| {
-        system
-            .metadata(file)
-            .is_ok_and(|found| found.kind != FileKind::Folder)
-    })
+    // Whatever stands there is meant to be it, a folder or a link that leads nowhere too.
+    files.find(|file| system.link_metadata(file).is_ok())
 }
 
 /// Returns the path of the file as somebody in the current folder would type it.

@@ -73,8 +73,6 @@ fn a_file_with_many_faults_shows_them_all_at_once() {
               add a folder envs/emial/, or [envs.emial] to aebuild.toml
             unknown-name: step `ask` reads agent `asistant`, which no step makes
               add a step that makes agent `asistant`
-            unordered-observer: step `check` reads sandbox `box` while step `load` may be changing it
-              add {"task_step_id": "load"} to the `depends_on` of `check`
             unknown-value: `criteria[0].type` of step `check` (verify_sandbox) can't be `probe_file_exits`
               did you mean `probe_file_exists`?
             bad-pattern: `a(` is no regular expression: Parsing error at position 2: Opening parenthesis without closing parenthesis
@@ -150,7 +148,6 @@ fn every_condition_of_the_original_is_told_with_what_to_type() {
         t/tasks/04-bad-entry.json:2:93 missing-field: add "task_step_id": ".."
         t/tasks/04-bad-entry.json:2:94 unknown-field: the fields are `task_step_id`
         t/tasks/05-unknown-edge.json:2:93 unknown-dependency: did you mean `box`?
-        t/tasks/06-own-edge.json:1:143 no-path-to-producer: add {"task_step_id": "box"} to the `depends_on` of `look`
         t/tasks/06-own-edge.json:2:93 self-dependency: delete the entry
         t/tasks/07-duplicate.json:1:93 duplicate-id: give one of them another id
         t/tasks/07-duplicate.json:1:142 made-twice: give one of them another name
@@ -223,4 +220,22 @@ fn what_is_denied_decides_the_exit_status() {
         no faults
     "#]]
     .assert_eq(&shown);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_is_told_of() {
+    let code = |prepare: fn(&World)| {
+        let world = World::new();
+        world.write("t/tasks/t.json", "[]");
+        prepare(&world);
+        let output = world.aebuild(&["check", "t", "--format", "concise"]);
+        String::from_utf8(output.stdout).expect("faults are UTF-8")
+    };
+    let folder = code(|world| world.write("t/aebuild.toml/inside", ""));
+    assert!(folder.contains("error[not-a-file]"), "{folder}");
+    let link = code(|world| {
+        std::os::unix::fs::symlink("nothing", world.path().join("t/aebuild.toml"))
+            .expect("a link can be made");
+    });
+    assert!(link.contains("error[no-such-path]"), "{link}");
 }

@@ -212,3 +212,12 @@ fn the_file_behind_a_fault_is_found() {
     );
     assert_eq!(found("/w/tasks/none.json"), None);
 }
+
+#[test]
+fn a_folder_without_tasks_is_watched() {
+    let mut world = world(0);
+    world.system.write("/w/tasks/.keep", "");
+    world.tell("/w");
+    let set = world.session.watch_set(&RunOptions::default()).unwrap();
+    assert!(set.folders.contains(Path::new("/w/tasks")), "{set:?}");
+}

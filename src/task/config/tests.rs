@@ -223,8 +223,9 @@ fn tables_written_twice_and_broken_text_are_refused() {
     check(
         "run = 1\n",
         expect![[r#"
-                aebuild.toml:1:7: error[wrong-type]: `run` of `aebuild.toml` is a number, not a table
-            "#]],
+            aebuild.toml:1:7: error[wrong-type]: `run` of `aebuild.toml` is a number, not a table
+              help: write a table
+        "#]],
     );
 }
 

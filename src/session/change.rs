@@ -212,6 +212,7 @@ impl Session {
             faults: old_faults,
             input,
             mut tasks,
+            mut unread,
             ..
         } = before;
         let is_same = *old == folder;
@@ -237,6 +238,20 @@ impl Session {
             entries.any(|entry| entry.name == *name && entry.path == task.stamp.0)
         };
         tasks.retain(|name, task| is_there(name, task));
+        unread.retain(|name, why| {
+            let mut entries = folder.tasks.iter();
+            let Some(entry) = entries.find(|entry| entry.name == *name) else {
+                return false;
+            };
+            match folder::read_source(self.system.as_ref(), &entry.path, &entry.shown) {
+                Err(fault) if fault == *why => true,
+                // Whoever needs it next reads it.
+                _ => {
+                    changed.file(&entry.shown);
+                    false
+                }
+            }
+        });
         let names: Vec<String> = tasks.keys().cloned().collect();
         let read_us = self.system.now_us();
         let loaded = Loaded {
@@ -244,6 +259,7 @@ impl Session {
             faults,
             input,
             tasks,
+            unread,
             watched,
             read_us,
         };
@@ -278,8 +294,9 @@ impl Session {
                 }
             }
             // Whoever needs it next reads it, and says why that is not possible.
-            Err(_) => {
+            Err(fault) => {
                 loaded.tasks.remove(name);
+                loaded.unread.insert(name.to_owned(), fault);
                 changed.anything = true;
             }
         }

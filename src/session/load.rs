@@ -25,6 +25,8 @@ pub(super) struct Loaded {
     pub(super) faults: Vec<Diagnostic>,
     pub(super) input: FolderInput,
     pub(super) tasks: BTreeMap<String, LoadedTask>,
+    /// The tasks whose file could not be read, and why.
+    pub(super) unread: BTreeMap<String, Diagnostic>,
     pub(super) watched: Vec<(PathBuf, Stamp)>,
     pub(super) read_us: i64,
 }
@@ -71,6 +73,7 @@ impl Session {
                 faults,
                 input,
                 tasks: BTreeMap::new(),
+                unread: BTreeMap::new(),
                 watched,
                 read_us,
             };
@@ -120,8 +123,16 @@ impl Session {
             .system
             .metadata(&entry.path)
             .map(|metadata| metadata.stamp);
-        let (source, faults) =
-            folder::read_source(self.system.as_ref(), &entry.path, &entry.shown)?;
+        let read = folder::read_source(self.system.as_ref(), &entry.path, &entry.shown);
+        let unread = &mut self.load_folder(at).unread;
+        let (source, faults) = match read {
+            Ok(read) => read,
+            Err(fault) => {
+                unread.insert(entry.name.clone(), fault.clone());
+                return Err(fault);
+            }
+        };
+        unread.remove(&entry.name);
         let stamp = before.unwrap_or_default();
         let input = TaskInput::at_rest(&self.db, entry.name.clone(), source, folder);
         let task = LoadedTask {

@@ -301,7 +301,7 @@ impl Screen for Terminal<'_> {
                     .collect();
                 let bad = self.face.printer.paint_err(Paint::Bad, "held");
                 let text = format!(
-                    "{bad}: each of the last 3 runs changed what it depends on, so no other begins by itself: {}\n  \
+                    "{bad}: each of the last runs changed what it depends on, so no other begins by itself: {}\n  \
                      help: let no step write there; press r or save a file to run again\n",
                     named.join(", ")
                 );

@@ -221,3 +221,30 @@ fn a_folder_without_tasks_is_watched() {
     let set = world.session.watch_set(&RunOptions::default()).unwrap();
     assert!(set.folders.contains(Path::new("/w/tasks")), "{set:?}");
 }
+
+#[test]
+fn a_task_that_can_be_read_again_is_a_change() {
+    let too_large = " ".repeat(folder::MAX_FILE_BYTES as usize + 1);
+    for n_read_first in [0, 1] {
+        let mut world = world(2);
+        if n_read_first == 0 {
+            world.system.write("/w/tasks/t0.json", &too_large);
+        } else {
+            world.codes();
+            assert!(world.write("/w/tasks/t0.json", &too_large).anything);
+        }
+        assert_eq!(world.codes(), ["file-too-large"]);
+        // It is as unreadable as before, and so is all else.
+        let still = format!("{too_large} ");
+        assert_eq!(world.write("/w/tasks/t0.json", &still), Changed::default());
+        let all = world.session.apply_changes(&[Change::Rescan]);
+        assert_eq!(all, Changed::default());
+        let changed = world.write("/w/tasks/t0.json", &task("box"));
+        assert_eq!(changed, file("/w/tasks/t0.json"));
+        assert_eq!(world.codes(), [""; 0]);
+        assert_eq!(
+            world.write("/w/tasks/t0.json", &task("box")),
+            Changed::default()
+        );
+    }
+}

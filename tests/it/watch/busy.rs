@@ -8,7 +8,7 @@ use std::process::Command;
 use aebuild::event::StepEvent;
 use aebuild::watch::OnBusy;
 
-use super::{How, Shown, Watched, of_step, runs};
+use super::{How, Shown, TASK, Watched, of_step, runs};
 use crate::story::Story;
 
 /// A task in which `slow` waits at a gate, and `check` comes after it.
@@ -176,4 +176,33 @@ fn who_quits_ends_the_run_first() {
     gated.watched.send(aebuild::watch::Message::Key(b'q'));
     let shown = gated.watched.until(|shown| matches!(shown, Shown::Ran(_)));
     assert!(is_aborted(&shown, "slow"), "{shown:#?}");
+}
+
+#[test]
+fn a_step_that_writes_what_it_depends_on_and_goes_on_is_found_out() {
+    let story = Story::in_reach();
+    let gate = story.path("../gate");
+    let made = Command::new("mkfifo").arg(&gate).status().unwrap();
+    assert!(made.success());
+    story.write("artifacts/data/count", "");
+    let count = story.path("artifacts/data/count");
+    // Nobody opens the gate, so each run waits until it is cut.
+    let command = format!(
+        "echo x >> {} && read line < {}",
+        count.display(),
+        gate.display()
+    );
+    story.write(
+        "tasks/t.json",
+        TASK.replace("grep -q good data.txt", &command),
+    );
+    let how = How {
+        is_fenced: false,
+        ..How::new()
+    };
+    let mut watched = Watched::start_busy(story, how);
+    let shown = watched.until(|shown| matches!(shown, Shown::Held(_) | Shown::Began(20, _)));
+    assert_eq!(runs(&shown), 10, "{shown:#?}");
+    let held = format!("{:?}", shown.last());
+    assert!(held.contains("artifacts/data/count"), "{held}");
 }

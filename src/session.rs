@@ -11,6 +11,7 @@ mod inspect;
 mod keys;
 mod kept;
 mod load;
+mod looked;
 mod part;
 mod run;
 mod schema;
@@ -254,6 +255,8 @@ pub struct Session {
     /// What was asked with lately, the oldest first.
     settings: Vec<SettingInput>,
     folders: BTreeMap<usize, load::Loaded>,
+    /// What checks found of tasks.
+    looked: looked::AllLooked,
     /// What the last run left for the next.
     warm: Option<held::Held>,
 }

@@ -74,6 +74,10 @@ impl Session {
         self.kept.look_again();
         let suspects = self.suspects(changes);
         let mut changed = Changed::default();
+        if suspects.world || !suspects.folders.is_empty() || !suspects.files.is_empty() {
+            // What is beside a task may decide what is found of it.
+            self.looked.clear();
+        }
         if suspects.world {
             self.apply_world(&mut changed);
         }
@@ -122,7 +126,7 @@ impl Session {
                 suspects.world = true;
                 continue;
             }
-            let mut is_inside = false;
+            let (mut is_inside, mut is_task) = (false, false);
             for (at, root) in roots.iter().enumerate() {
                 let Ok(below) = path.strip_prefix(root) else {
                     continue;
@@ -136,6 +140,7 @@ impl Session {
                 let mut tasks = loaded.tasks.iter();
                 match tasks.find(|(_, task)| is_same_path(&task.stamp.0, &known)) {
                     Some((name, _)) if system.metadata(&known).is_ok() => {
+                        is_task = true;
                         suspects.tasks.insert((at, name.clone()));
                     }
                     _ => {
@@ -161,7 +166,9 @@ impl Session {
                 // What is outside is there by a link, or is mounted.
                 suspects.world = true;
             }
-            suspects.files.insert(path);
+            if !is_task {
+                suspects.files.insert(path);
+            }
         }
         suspects
     }
@@ -272,6 +279,7 @@ impl Session {
     /// Reads a task file anew.
     fn apply_task(&mut self, at: usize, name: &str, changed: &mut Changed) {
         let system = self.system.clone();
+        self.looked.remove(&(at, name.to_owned()));
         let Some(loaded) = self.folders.get_mut(&at) else {
             return;
         };

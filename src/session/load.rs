@@ -8,7 +8,6 @@ use super::part::apply_options;
 use super::setting::TOOLS;
 use super::watched::definition_of;
 use super::{RunOptions, SeedRow, Session, SessionError};
-use crate::check::unused_folder::Used;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::digest::Digest;
 use crate::engine::{Store, TaskJob};
@@ -153,29 +152,11 @@ impl Session {
             .collect()
     }
 
-    /// Reads, checks and plans units; every error of every unit is collected. What is mild comes with what is ready.
-    pub(super) fn prepare(
-        &mut self,
-        units: Vec<Unit>,
-        options: &RunOptions,
-        store: &Store,
-        isolation: &'static str,
-    ) -> Result<(Vec<Prepared>, Vec<Diagnostic>), SessionError> {
-        self.prepare_units(units, options, Some(store), isolation)
-    }
-
-    /// Reads and checks units; returns what is mild.
-    pub(super) fn check_units(
-        &mut self,
-        units: Vec<Unit>,
-        options: &RunOptions,
-    ) -> Result<Vec<Diagnostic>, SessionError> {
-        let (_, mild) = self.prepare_units(units, options, None, "none")?;
-        Ok(mild)
-    }
-
     /// Reads the task files of units, and says of which that is not possible.
-    fn inputs_of(&mut self, units: Vec<Unit>) -> (Vec<(Unit, TaskInput)>, Vec<Diagnostic>) {
+    pub(super) fn inputs_of(
+        &mut self,
+        units: Vec<Unit>,
+    ) -> (Vec<(Unit, TaskInput)>, Vec<Diagnostic>) {
         let (mut inputs, mut faults) = (Vec::new(), Vec::new());
         for unit in units {
             let folder = self.load_folder(unit.folder).folder.clone();
@@ -208,31 +189,29 @@ impl Session {
         steps.collect()
     }
 
-    /// Without a store nothing is planned.
-    fn prepare_units(
+    /// Reads, checks and plans units; every error of every unit is collected. What is mild comes with what is ready.
+    pub(super) fn prepare(
         &mut self,
         units: Vec<Unit>,
         options: &RunOptions,
-        store: Option<&Store>,
+        store: &Store,
         isolation: &'static str,
     ) -> Result<(Vec<Prepared>, Vec<Diagnostic>), SessionError> {
         let mut faults = self.faults.clone();
         let (inputs, unread) = self.inputs_of(units);
         faults.extend(unread);
         faults.extend(self.folder_faults());
-        self.look_together(&inputs, options, isolation, store.is_some());
+        self.look_together(&inputs, options, isolation, true);
         crate::check::level::apply(&self.config.lint, &mut faults);
         let mut prepared = Vec::new();
         let mut warnings: Vec<Diagnostic> = Vec::new();
         let mut tools: Option<BTreeMap<String, String>> = None;
-        let (mut used, mut programs) = (Used::default(), Vec::new());
         for (unit, input) in inputs {
             let overrides = self.overrides(&unit, options);
             let mut setting = self.new_setting(overrides.clone(), isolation);
             setting.tools = tools.clone().unwrap_or_default();
             let mut handle = self.setting_input(setting.clone());
             let needs_tools = tools.is_none()
-                && store.is_some()
                 && self
                     .steps_of(input, handle)
                     .iter()
@@ -245,42 +224,29 @@ impl Session {
                 handle = self.setting_input(setting);
             }
             let found = plan::checked(&self.db, input, handle).clone();
-            let looked = self.inspect(unit.folder, input, handle, &mut programs);
+            let looked = self.inspect(unit.folder, input, handle, &mut Vec::new());
             let (errors, mut mild): (Vec<_>, Vec<_>) = found
                 .iter()
                 .cloned()
                 .chain(looked)
                 .partition(Diagnostic::is_error);
             // Who runs a task has no use for how it could be said better.
-            mild.retain(|fault| store.is_none() || fault.severity != Severity::Hint);
+            mild.retain(|fault| fault.severity != Severity::Hint);
             let loaded = self.load_folder(unit.folder);
             let task_faults = loaded.tasks.get(&unit.name).map(|task| task.faults.clone());
             let bad = !errors.is_empty();
             faults.extend(errors);
             faults.extend(task_faults.unwrap_or_default());
             warnings.extend(mild);
-            if store.is_none() && !bad {
-                faults.extend(self.lacking(unit.folder, input, handle));
-                let steps = self.steps_of(input, handle);
-                used.add(&self.load_folder(unit.folder).folder, &unit.name, &steps);
-            }
-            let Some(store) = store.filter(|_| !bad) else {
+            if bad {
                 continue;
-            };
+            }
             let digest = self.setting_digest(&overrides, isolation);
             match self.prepare_one(unit, input, handle, options, store, digest) {
                 Ok(one) => prepared.push(one),
                 Err(SessionError::Faults(more)) => faults.extend(more),
                 Err(other) => return Err(other),
             }
-        }
-        if !faults.iter().any(Diagnostic::is_error) {
-            // What is at fault may be that a name is missing.
-            faults.extend(used.unused(&self.config.lint));
-        }
-        if store.is_none() {
-            // A run hears it from Python itself, and spends no time on it before.
-            faults.extend(self.grammar_faults(programs));
         }
         let has_errors = faults.iter().any(Diagnostic::is_error);
         faults.extend(warnings);
@@ -293,7 +259,7 @@ impl Session {
 
     /// Checks many tasks on all cores, and plans those that need nothing from outside their file; what asks for the
     /// answers afterwards finds them there.
-    fn look_together(
+    pub(super) fn look_together(
         &mut self,
         inputs: &[(Unit, TaskInput)],
         options: &RunOptions,

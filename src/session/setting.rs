@@ -107,6 +107,7 @@ impl Session {
             settings: Vec::new(),
             grammar: super::inspect::Grammar::default(),
             folders: BTreeMap::new(),
+            looked: Default::default(),
             warm: None,
             cache: None,
             cache_error: None,
@@ -417,6 +418,7 @@ impl Session {
             true => SettingInput::at_rest(&self.db, setting),
             false => {
                 let input = self.settings.remove(0);
+                self.looked.clear();
                 input.set_setting(&mut self.db).to(setting);
                 input
             }

@@ -1,14 +1,14 @@
 //! Which events matter, and which folders must be watched to get them.
 //!
 //! Nothing is matched by pattern: a path matters where a key or a fault depends on it, whatever `.gitignore` says of it, and
-//! no other does. What an editor leaves beside a file for as long as it is open is nobody's input and passes unseen.
+//! no other does. What is part of no folder's content, such as the swap file of an editor, passes unseen.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::session::WatchSet;
 use crate::system::{FileKind, System};
+use crate::task::folder::is_leaving;
 
 /// The longest chain of links that is followed.
 const MAX_LINKS: usize = 40;
@@ -78,7 +78,12 @@ impl Scope {
         if !is_named {
             let is_own = self.own.iter().any(|own| path.starts_with(own));
             let is_of_git = path.iter().any(|name| name == ".git");
-            if is_own || is_of_git || path.file_name().is_some_and(is_leaving) {
+            if is_own
+                || is_of_git
+                || path
+                    .file_name()
+                    .is_some_and(|name| name.to_str().is_some_and(is_leaving))
+            {
                 return None;
             }
         }
@@ -128,25 +133,6 @@ impl Scope {
     }
 }
 
-/// Returns whether an editor leaves a file of this name beside one that it has open.
-pub fn is_leaving(name: &OsStr) -> bool {
-    let Some(name) = name.to_str() else {
-        return false;
-    };
-    let is_swap = || {
-        let end = name.rsplit_once('.').map(|(_, end)| end);
-        name.starts_with('.') && end.is_some_and(|end| matches!(end, "swp" | "swo" | "swx"))
-    };
-    // Vim writes a file of this name to find out whether it may.
-    name == "4913"
-        || name.ends_with('~')
-        || name.starts_with(".#")
-        || (name.starts_with('#') && name.ends_with('#'))
-        || name.ends_with("___jb_tmp___")
-        || name.ends_with("___jb_old___")
-        || is_swap()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,7 +146,7 @@ mod tests {
         let set = WatchSet {
             files: paths(&[
                 "/w/tasks/a.json",
-                "/w/artifacts/x/odd~",
+                "/w/artifacts/x/.odd.swp",
                 "/w/lib/.git/config",
             ]),
             folders: paths(&["/w", "/w/tasks", "/w/artifacts/x"]),
@@ -203,8 +189,6 @@ mod tests {
     fn what_editors_leave_passes_unseen_unless_a_key_depends_on_it() {
         let scope = scope();
         for name in [
-            "4913",
-            "a.json~",
             ".#a.json",
             "#a.json#",
             ".a.json.swp",
@@ -218,7 +202,13 @@ mod tests {
                 "{name}"
             );
         }
-        for path in ["/w/artifacts/x/odd~", "/w/lib/.git/config"] {
+        for path in [
+            "/w/artifacts/x/.odd.swp",
+            "/w/lib/.git/config",
+            // These may be meant.
+            "/w/artifacts/x/4913",
+            "/w/artifacts/x/a~",
+        ] {
             assert!(scope.concern(path.as_ref()).is_some(), "{path}");
         }
     }

@@ -294,6 +294,30 @@ fn folders_without_content_are_refused() {
 }
 
 #[test]
+fn what_an_editor_leaves_is_no_content_and_a_backup_is_none_beside_its_file() {
+    check(
+        &[
+            TASK,
+            ("artifacts/a/data.txt", ""),
+            ("artifacts/a/data.txt~", ""),
+            ("artifacts/a/.data.txt.swp", ""),
+            ("artifacts/a/#data.txt#", ""),
+            ("artifacts/a/lone~", ""),
+            ("artifacts/a/4913", ""),
+            ("artifacts/a/deep~/x~", ""),
+            ("artifacts/a/deep/.#x", ""),
+            ("envs/e/server.py", ""),
+            ("envs/e/server.py~", ""),
+        ],
+        expect![[r#"
+            task t at f/tasks/t.json
+            file_artifact_universe a = @local/f/a: 4913 data.txt deep~/x~ lone~
+            mcp_server e = @local/f/e
+        "#]],
+    );
+}
+
+#[test]
 fn settings_are_checked() {
     check(
         &[

@@ -70,7 +70,7 @@ pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, Session
     let cannot = |error: std::io::Error| {
         SessionError::World(format!("signals and keys cannot be heard: {error}"))
     };
-    let signals = Signals::listen().map_err(cannot)?;
+    let signals = Signals::listen_quietly().map_err(cannot)?;
     let paths = args.selection.paths;
     let session = face.open(paths.clone(), args.no_cache)?;
     let on_busy = match args.on_busy.as_str() {

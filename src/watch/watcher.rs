@@ -93,6 +93,16 @@ impl Watcher {
         }
     }
 
+    /// Asks for [`Event::CaughtUp`], which comes after all that happened up to now; returns whether somebody will tell it.
+    pub fn catch_up(&self) -> bool {
+        match &self.how {
+            Some(How::Told { watch, .. }) => watch.catch_up(),
+            Some(How::Looks(poller)) => poller.catch_up(),
+            None => return false,
+        }
+        true
+    }
+
     /// Watches this set from now on; above the tops only what must be.
     pub fn update(&mut self, set: &WatchSet, tops: &[PathBuf]) -> Updated {
         let scope = Scope::new(set, self.system.as_ref());

@@ -8,7 +8,7 @@ use crate::event::{RunEvent, StepEvent};
 use crate::json::{Value, json};
 use crate::record;
 use crate::report::{Paint, count, seconds};
-use crate::session::{RunOptions, RunSummary, Session, Told};
+use crate::session::{RunOptions, RunSummary, Session, Told, Wish};
 use crate::system::terminal;
 use crate::watch::{Ask, Moment, Question, Screen, Watching};
 
@@ -286,6 +286,16 @@ impl Screen for Terminal<'_> {
                 let text = "changed meanwhile: what is dirty by now stops\n";
                 if let Some(teller) = &self.teller {
                     teller.print(text, self.face);
+                }
+            }
+            Moment::Ending(wish) => {
+                let text = match wish {
+                    Wish::StopNow => "stopping now\n",
+                    _ => "ending what runs (again to stop now)\n",
+                };
+                match &self.teller {
+                    Some(teller) => teller.print(text, self.face),
+                    None => self.face.printer.err(text),
                 }
             }
             Moment::Ran(run) => self.ran(run, session),

@@ -76,6 +76,8 @@ pub struct Watching {
     pub folders: usize,
     /// How often is looked, where the system does not tell.
     pub polls: Option<Duration>,
+    /// The text that the names of the tasks have in them, where only such tasks run.
+    pub filter: Option<String>,
 }
 
 /// A moment of a watch.
@@ -138,6 +140,8 @@ pub struct Watch {
     said: Vec<String>,
     /// The tasks that the command line names.
     tasks: Vec<String>,
+    /// The text that the names of the tasks must have in them.
+    filter: Option<String>,
     /// The task files that the last run was about; `None` where that was a fault.
     selected: Option<BTreeSet<String>>,
     /// Whether the session has looked at files since the last run.
@@ -190,6 +194,7 @@ impl Watch {
             set: WatchSet::default(),
             said: Vec::new(),
             tasks: Vec::new(),
+            filter: None,
             selected: None,
             has_looked: false,
             is_blind: false,
@@ -281,6 +286,7 @@ impl Watch {
             Ask::Filter(text) => match self.filtered(&text, session) {
                 Some(tasks) => {
                     options.tasks = tasks;
+                    self.filter = Some(text).filter(|text| !text.is_empty());
                     Some(Turn { fresh: false })
                 }
                 None => {
@@ -554,6 +560,7 @@ impl Watch {
             files: self.set.files.len(),
             folders: self.watcher.folders(),
             polls: self.watcher.polls(),
+            filter: self.filter.clone(),
         };
         screen.moment(Moment::Idle(&watching), Some(session));
     }

@@ -58,6 +58,9 @@ impl Poller {
         let mut fresh = Vec::new();
         let mut after = HashMap::new();
         for path in paths {
+            if after.contains_key(&path) {
+                continue;
+            }
             let stamps = before.remove(&path).unwrap_or_else(|| {
                 fresh.push(path.clone());
                 stamps(self.system.as_ref(), &path)

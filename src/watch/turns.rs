@@ -12,7 +12,7 @@ use super::debounce::{Debounce, Pace};
 use super::events::Event;
 use super::watcher::{Means, Watcher};
 use crate::session::{
-    Change, Changed, RunOptions, RunSummary, Session, SessionError, Told, WatchSet, Wish, Wisher,
+    Change, Changed, RunOptions, RunSummary, Session, SessionError, Told, Wish, Wisher,
 };
 use crate::system::System;
 use culprits::Culprits;
@@ -136,7 +136,6 @@ pub struct Watch {
     /// What changed and is not taken in yet.
     pending: Vec<Change>,
     culprits: Culprits,
-    set: WatchSet,
     said: Vec<String>,
     /// The tasks that the command line names.
     tasks: Vec<String>,
@@ -191,7 +190,6 @@ impl Watch {
             open: Box::new(open),
             scout: None,
             pending: Vec::new(),
-            set: WatchSet::default(),
             said: Vec::new(),
             tasks: Vec::new(),
             filter: None,
@@ -536,17 +534,16 @@ impl Watch {
         screen: &mut dyn Screen,
     ) -> Vec<PathBuf> {
         // Where that cannot be told, what mattered before still does.
-        if let Ok(set) = session.watch_set(options) {
-            self.set = set;
-        }
+        let mut set = session.watch_set(options).ok();
+        let unwatched = set.as_mut().map(|set| std::mem::take(&mut set.unwatched));
         let top: Vec<PathBuf> = self
             .system
             .canonical(session.workspace())
             .into_iter()
             .collect();
-        let updated = self.watcher.update(&self.set, &top);
-        let of_set = self.set.unwatched.iter().cloned();
-        for text in updated.notices.into_iter().chain(of_set) {
+        let updated = self.watcher.update(set, &top);
+        let unwatched = unwatched.unwrap_or_default();
+        for text in updated.notices.into_iter().chain(unwatched) {
             if !self.said.contains(&text) {
                 screen.moment(Moment::Notice(&text), None);
                 self.said.push(text);
@@ -556,8 +553,10 @@ impl Watch {
     }
 
     fn idle(&mut self, session: &mut Session, screen: &mut dyn Screen) {
+        // It holds all that the session holds once more, and is opened again when it is needed.
+        self.scout = None;
         let watching = Watching {
-            files: self.set.files.len(),
+            files: self.watcher.files(),
             folders: self.watcher.folders(),
             polls: self.watcher.polls(),
             filter: self.filter.clone(),

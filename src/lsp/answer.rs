@@ -33,6 +33,7 @@ pub(super) fn capabilities(client: Client) -> Value {
         "referencesProvider": true,
         "renameProvider": {"prepareProvider": true},
         "documentSymbolProvider": true,
+        "documentFormattingProvider": true,
         "codeActionProvider": {"codeActionKinds": ["quickfix", super::fix::FIX_ALL]},
         "workspace": {"workspaceFolders": {"supported": true, "changeNotifications": true}},
     })
@@ -57,6 +58,7 @@ impl Server {
             lsp::request::PrepareRenameRequest::METHOD => self.prepare_rename(read(&params)?),
             lsp::request::Rename::METHOD => self.rename(read(&params)?),
             lsp::request::DocumentSymbolRequest::METHOD => self.symbols(read(&params)?),
+            lsp::request::Formatting::METHOD => self.formatting(read(&params)?),
             lsp::request::CodeActionRequest::METHOD => self.code_actions(read(&params)?),
             _ => Err((
                 ErrorCode::MethodNotFound,
@@ -286,6 +288,24 @@ impl Server {
             })
         });
         Ok(Value::Array(told.collect()))
+    }
+}
+
+impl Server {
+    /// Lays a task file out, whatever the editor says of tabs and widths: there is one layout.
+    fn formatting(&mut self, params: lsp::DocumentFormattingParams) -> Result<Value, Refusal> {
+        let path = path_of(&params.text_document.uri);
+        let root = path.as_ref().and_then(|path| self.root_of(path));
+        let (Some(path), Some(root)) = (path, root) else {
+            return Ok(Value::Null);
+        };
+        let document = self.documents.get(&path);
+        // What a task puts into a sandbox is laid out by its author.
+        let document = document.filter(|_| self.roots[root].is_task(&path));
+        let edit = document.map(|document| super::format::edit(document, self.client.encoding));
+        Ok(edit.map_or(Value::Null, |edit| {
+            to_value(Vec::from_iter(edit)).unwrap_or_default()
+        }))
     }
 }
 

@@ -115,6 +115,15 @@ impl Root {
         Some(below.to_str()?.to_owned())
     }
 
+    /// Returns whether a file is one of its tasks.
+    pub(super) fn is_task(&mut self, path: &Path) -> bool {
+        let shown = self.shown(path);
+        match (&mut self.session, shown) {
+            (Some(session), Some(shown)) => session.is_task(&shown),
+            _ => false,
+        }
+    }
+
     /// Returns whether a file is in one of its task folders, or is its configuration.
     pub(super) fn has(&self, path: &Path) -> bool {
         if let Some(lone) = &self.lone {

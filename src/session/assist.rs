@@ -305,6 +305,11 @@ impl Session {
         })
     }
 
+    /// Returns whether a file is a task.
+    pub fn is_task(&mut self, shown: &str) -> bool {
+        self.find_task(shown).is_some()
+    }
+
     fn find_task(&mut self, shown: &str) -> Option<(usize, String)> {
         (0..self.located.len()).find_map(|at| {
             let tasks = &self.load_folder(at).folder.tasks;

@@ -96,7 +96,10 @@ mod tests {
     #[test]
     fn only_lines_that_differ_are_edited_and_line_ends_stay() {
         check("[\n  1\n]\n", expect!["nothing"]);
-        check("[\n  1,\n 2,\n  3\n]\n", expect![[r#"2:0 to 3:0: "  2,\n""#]]);
+        check(
+            "[\n  1,\n 2,\n  3\n]\n",
+            expect![[r#"2:0 to 3:0: "  2,\n""#]],
+        );
         check(
             "[\r\n  1,\r\n 2,\r\n  3\r\n]\r\n",
             expect![[r#"2:0 to 3:0: "  2,\r\n""#]],

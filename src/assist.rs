@@ -4,13 +4,13 @@
 //! the configuration. Nothing here knows an editor, a protocol or a run.
 
 mod complete;
-mod config;
 mod cursor;
 mod definition;
 mod fields;
 mod hover;
 mod names;
 mod rename;
+pub mod settings;
 mod symbols;
 
 use crate::diagnostic::{Source, Span};
@@ -20,7 +20,6 @@ use crate::task::config::Config;
 use crate::task::folder::TaskFolder;
 
 pub use complete::{Completion, CompletionKind, complete};
-pub use config::complete_config;
 pub use definition::{Target, definitions, targets};
 pub use hover::{Hover, hover};
 pub use names::{Name, Noun, Site, names_at, sites};

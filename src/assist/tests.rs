@@ -1,4 +1,5 @@
 mod names;
+mod settings;
 
 use std::path::Path;
 
@@ -45,6 +46,25 @@ impl World {
         );
         let (config, _) = crate::task::config::read(&source);
         World { folder, config }
+    }
+
+    /// Asks something of a file of settings at the `|` in its text.
+    fn ask_settings<T>(
+        &self,
+        marked: &str,
+        file: super::settings::File,
+        ask: impl FnOnce(&super::settings::Settings<'_>, usize) -> T,
+    ) -> T {
+        let offset = marked.find('|').expect("a cursor");
+        let text = marked.replacen('|', "", 1);
+        let settings = super::settings::Settings {
+            text: &text,
+            file,
+            folders: &[&self.folder],
+            config: &self.config,
+            types: REGISTRY,
+        };
+        ask(&settings, offset)
     }
 
     /// Asks something of a text at the `|` in it.

@@ -160,7 +160,7 @@ pub(super) fn is_task(text: &str, registry: Registry) -> bool {
     let source = crate::diagnostic::Source::new("", text);
     let root = json::parse(&source).root;
     let items = root.as_ref().and_then(Node::as_array).unwrap_or_default();
-    let known = || registry.all().iter().map(|one| one.name());
+    let known = || registry.0.iter().map(|one| one.name);
     items.iter().any(|item| {
         let Some(kind) = item.get("type").and_then(Node::as_str) else {
             return false;

@@ -277,3 +277,114 @@ fn steps_are_the_outline() {
     );
     assert!(client.end());
 }
+
+#[test]
+fn a_task_is_laid_out_as_by_the_command() {
+    let world = world();
+    world.write("artifacts/letter/data.json", "[1]");
+    let mut client = Client::open(&world.path());
+    let text = TASK.replace("    \"type\": \"verify", "\"type\":   \"verify");
+    client.did_open_as("tasks/a.json", &text);
+    let format = |client: &mut Client, path: &str| {
+        let uri = client.uri(path);
+        let options = json!({"tabSize": 8, "insertSpaces": false});
+        let params = json!({"textDocument": {"uri": uri}, "options": options});
+        client.ask("textDocument/formatting", params)
+    };
+    let edits = format(&mut client, "tasks/a.json");
+    assert_eq!(edits.as_array().map(Vec::len), Some(1), "{edits}");
+    let uri = client.uri("tasks/a.json");
+    let edited = client.edited("tasks/a.json", &json!({"changes": {uri: edits}}));
+    world.write("tasks/b.json", &text);
+    let (said, status) = world.shell("aebuild fmt tasks/b.json");
+    assert_eq!(status, Some(0), "{said}");
+    let by_command = std::fs::read_to_string(world.path().join("tasks/b.json")).expect("a text");
+    assert_eq!(edited, by_command);
+    client.did_change("tasks/a.json", &edited);
+    assert_eq!(format(&mut client, "tasks/a.json"), json!([]));
+    // A text with a fault has no layout, and other files are not ours.
+    client.did_change("tasks/a.json", "[");
+    assert_eq!(format(&mut client, "tasks/a.json"), json!([]));
+    client.did_open("artifacts/letter/data.json");
+    let others = ["artifacts/letter/data.json", "tasks/none.json"];
+    for other in others {
+        assert_eq!(format(&mut client, other), Value::Null, "{other}");
+    }
+    assert!(client.end());
+}
+
+#[test]
+fn settings_are_told_lead_on_and_are_completed() {
+    let world = world();
+    world.write(
+        "aebuild.toml",
+        "[models.small]\napi = \"openai\"\n[envs.post]\nvolatile = [\"x\"]\n",
+    );
+    world.write("envs/post/env.toml", "builtin = \"mail\"\n");
+    world.write(
+        "agents/solver/agent.toml",
+        "type = \"model\"\nmodel = \"small\"\n",
+    );
+    let mut client = Client::open(&world.path());
+    for path in [
+        "aebuild.toml",
+        "envs/post/env.toml",
+        "agents/solver/agent.toml",
+    ] {
+        client.did_open(path);
+    }
+    let told = |client: &mut Client, path: &str, needle: &str| {
+        let hover = client.ask("textDocument/hover", client.at(path, needle, 1));
+        let text = hover["contents"]["value"].as_str().unwrap_or_default();
+        text.lines().next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(
+        told(&mut client, "aebuild.toml", "api"),
+        "**`models.<name>.api`**: `openai`, `anthropic`"
+    );
+    assert_eq!(told(&mut client, "aebuild.toml", "post"), "env **`post`**");
+    assert!(
+        told(&mut client, "envs/post/env.toml", "builtin")
+            .starts_with("**`envs.<name>.builtin`**: ")
+    );
+    let mut leads = |path: &str, needle: &str| {
+        let found = client.ask("textDocument/definition", client.at(path, needle, 1));
+        let root = client.uri("");
+        let found = found.as_array().cloned().unwrap_or_default();
+        let found = found.iter().map(|one| {
+            let uri = one["uri"].as_str().expect("a text").replace(&root, "");
+            format!("{uri}:{}", one["range"]["start"]["line"])
+        });
+        found.collect::<Vec<_>>()
+    };
+    assert_eq!(leads("aebuild.toml", "post"), ["envs/post/env.toml:0"]);
+    assert_eq!(
+        leads("agents/solver/agent.toml", "small"),
+        ["aebuild.toml:0"]
+    );
+    assert_eq!(leads("agents/solver/agent.toml", "type"), [""; 0]);
+    client.did_change(
+        "agents/solver/agent.toml",
+        "type = \"model\"\nmodel = \"\"\n",
+    );
+    let params = client.at("agents/solver/agent.toml", "\"\"", 1);
+    let answer = client.ask("textDocument/completion", params);
+    assert_eq!(labels(&answer), ["small"]);
+    client.did_change("aebuild.toml", "[lint]\n\n");
+    let params = client.at("aebuild.toml", "]\n", 2);
+    let answer = client.ask("textDocument/completion", params);
+    assert!(labels(&answer).contains(&"unneeded-edge"), "{answer}");
+    assert!(!labels(&answer).contains(&"unknown-name"), "{answer}");
+    // This editor fills in no snippets.
+    for item in answer["items"].as_array().expect("a list") {
+        assert_eq!(item["insertTextFormat"], 1, "{item}");
+        assert!(
+            !item["textEdit"]["newText"]
+                .as_str()
+                .expect("a text")
+                .contains('$'),
+            "{item}"
+        );
+    }
+    assert!(client.end());
+}

@@ -24,7 +24,14 @@ fn the_editor_is_told_what_the_server_can() {
     let can = &answer["capabilities"];
     assert_eq!(can["positionEncoding"], "utf-8");
     assert_eq!(can["textDocumentSync"]["change"], 2);
-    for name in ["hover", "definition", "references", "documentSymbol"] {
+    let all = [
+        "hover",
+        "definition",
+        "references",
+        "documentSymbol",
+        "documentFormatting",
+    ];
+    for name in all {
         assert_eq!(can[format!("{name}Provider")], true, "{name}");
     }
     assert_eq!(
@@ -165,6 +172,27 @@ fn the_program_serves_over_its_standard_input_and_output() {
     assert!(said.contains("\"code\":-32700"), "{said}");
     assert!(said.contains("not-a-list"), "{said}");
 
+    // Without a length a message is refused, and where the input ends within one that is told.
+    let mut child = world
+        .command(env!("CARGO_BIN_EXE_aebuild"))
+        .arg("lsp")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut input = child.stdin.take().expect("a pipe");
+    input
+        .write_all(b"Content-Length: x\r\n\r\n{}\r\n\r\nContent-Length: 99\r\n\r\n{}")
+        .expect("it reads");
+    drop(input);
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!(ended.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(said.contains("no header `Content-Length`"), "{said}");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(said.starts_with("aebuild lsp: "), "{said}");
+
     let gone = world
         .command(env!("CARGO_BIN_EXE_aebuild"))
         .arg("lsp")
@@ -192,6 +220,9 @@ fn the_extension_is_what_its_description_says() {
             "{name}"
         );
     }
+    // Who packs it is refused where a link leads out of it.
+    let readme = std::fs::read_to_string(folder.join("README.md")).expect("it is there");
+    assert!(!readme.contains("](.."), "{readme}");
     let checked = std::process::Command::new("node")
         .arg("--check")
         .arg(&main)
@@ -200,4 +231,124 @@ fn the_extension_is_what_its_description_says() {
         Ok(checked) => assert!(checked.status.success(), "{checked:?}"),
         Err(_) => eprintln!("SKIPPED, since there is no node: the syntax of the extension"),
     }
+}
+
+/// Returns a number that looks like any other, from one that it replaces.
+fn any(state: &mut u64) -> usize {
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) as usize
+}
+
+/// Puts something else in the place of a part of a value.
+fn mutate(value: &mut Value, state: &mut u64) {
+    let others = [
+        Value::Null,
+        json!(-1),
+        json!(4_294_967_295_u64),
+        json!(1e300),
+        json!(""),
+        json!("file:///"),
+        json!("file://%"),
+        json!("\u{0}😀"),
+        json!([]),
+        json!({}),
+        json!([[{}]]),
+        json!(true),
+        json!(3),
+    ];
+    let n_inside = match value {
+        Value::Array(items) => items.len(),
+        Value::Object(members) => members.len(),
+        _ => 0,
+    };
+    if n_inside == 0 || any(state).is_multiple_of(8) {
+        *value = others[any(state) % others.len()].clone();
+        return;
+    }
+    let at = any(state) % n_inside;
+    match value {
+        Value::Array(items) => mutate(&mut items[at], state),
+        Value::Object(members) => {
+            if let Some(inner) = members.values_mut().nth(at) {
+                mutate(inner, state);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn whatever_is_said_is_answered_and_nothing_breaks() {
+    let world = world();
+    let mut client = Client::open(&world.path());
+    client.did_open("tasks/a.json");
+    let uri = client.uri("tasks/a.json");
+    let document = json!({"uri": uri, "version": 7, "languageId": "json", "text": TASK});
+    let place = json!({"line": 1, "character": 10});
+    let range = json!({"start": place, "end": {"line": 2, "character": 4}});
+    let all = json!({
+        "textDocument": document,
+        "position": place,
+        "range": range,
+        "context": {"diagnostics": [], "includeDeclaration": true, "only": ["quickfix"]},
+        "options": {"tabSize": 2, "insertSpaces": true},
+        "newName": "crate",
+        "contentChanges": [{"range": range, "text": "x"}, {"text": TASK}],
+        "changes": [{"uri": uri, "type": 2}],
+        "event": {"added": [{"uri": uri, "name": "a"}], "removed": [{"uri": uri, "name": "a"}]},
+        "id": 1,
+    });
+    let requests = [
+        "completion",
+        "hover",
+        "definition",
+        "references",
+        "prepareRename",
+        "rename",
+        "documentSymbol",
+        "codeAction",
+        "formatting",
+        "rangeFormatting",
+    ];
+    let notifications = [
+        "textDocument/didOpen",
+        "textDocument/didChange",
+        "textDocument/didSave",
+        "textDocument/didClose",
+        "workspace/didChangeWatchedFiles",
+        "workspace/didChangeWorkspaceFolders",
+        "$/cancelRequest",
+        "initialized",
+        "nonsense",
+    ];
+    let mut state = 7;
+    for round in 0..400 {
+        let mut params = all.clone();
+        for _ in 0..any(&mut state) % 3 {
+            mutate(&mut params, &mut state);
+        }
+        let said = notifications[any(&mut state) % notifications.len()];
+        client.tell(said, params.clone());
+        mutate(&mut params, &mut state);
+        let asked = requests[round % requests.len()];
+        let id = client.send(&format!("textDocument/{asked}"), params);
+        client.answer(&id);
+    }
+    // What was said of the document is forgotten with it.
+    client.did_close("tasks/a.json");
+    client.did_open("tasks/a.json");
+    assert_eq!(client.faults("tasks/a.json", "tasks/a.json"), [""; 0]);
+    assert!(client.end());
+}
+
+#[test]
+fn requests_that_are_taken_back_after_their_answer_are_nothing() {
+    let world = world();
+    let client = Client::open(&world.path());
+    for id in 0..200_000 {
+        client.tell("$/cancelRequest", json!({"id": id}));
+    }
+    assert!(client.end());
 }

@@ -130,3 +130,64 @@ fn documents_outside_a_workspace_find_their_folder_or_stand_alone() {
     );
     assert!(client.end());
 }
+
+#[test]
+fn a_text_that_is_on_no_disk_is_a_task_and_one_that_is_renamed_is_another() {
+    let world = world();
+    let mut client = Client::open(&world.path());
+    let broken = TASK.replace("[\"load\"]", "[\"laod\"]");
+    let fault = "8:19 error unknown-dependency";
+    client.did_open_as("tasks/new.json", &broken);
+    assert_eq!(client.faults("tasks/new.json", "tasks/new.json"), [fault]);
+    let at = client.at("tasks/new.json", "\"load_artifact\"", 3);
+    let hover = client.ask("textDocument/hover", at);
+    assert!(hover["contents"]["value"].is_string(), "{hover}");
+    // It is saved, renamed and deleted.
+    world.write("tasks/new.json", &broken);
+    client.changed_on_disk("tasks/new.json", 1);
+    let (from, to) = ("tasks/new.json", "tasks/other.json");
+    std::fs::rename(world.path().join(from), world.path().join(to)).expect("it is there");
+    client.did_close(from);
+    client.did_open_as(to, &broken);
+    client.changed_on_disk(from, 3);
+    client.changed_on_disk(to, 1);
+    assert_eq!(client.faults(to, to), [fault]);
+    assert_eq!(client.faults(to, from), [""; 0]);
+    std::fs::remove_file(world.path().join(to)).expect("it is there");
+    client.changed_on_disk(to, 3);
+    assert_eq!(client.faults(to, to), [fault], "it is open still");
+    client.did_close(to);
+    client.did_open("tasks/a.json");
+    assert_eq!(client.faults("tasks/a.json", to), [""; 0]);
+    assert!(client.end());
+}
+
+#[test]
+fn lines_end_as_the_text_says() {
+    let world = world();
+    let text = TASK.replace('\n', "\r\n");
+    let mut client = Client::open(&world.path());
+    client.did_open_as("tasks/a.json", &text);
+    assert_eq!(client.faults("tasks/a.json", "tasks/a.json"), [""; 0]);
+    // The third line gets an emoji and a fault behind it, and a line before it.
+    let at = |line: u32, character: u32| json!({"line": line, "character": character});
+    client.did_edit(
+        "tasks/a.json",
+        json!([
+            {"range": {"start": at(1, 2), "end": at(1, 2)}, "text": "\r\n  "},
+            {"range": {"start": at(3, 3), "end": at(3, 3)}, "text": "\"😀\": \"\", "},
+            {"range": {"start": at(3, 13), "end": at(3, 13)}, "text": "\"x😀\": 1, "},
+            {"range": {"start": at(3, 14), "end": at(3, 15)}, "text": "y"},
+        ]),
+    );
+    assert_eq!(
+        client.faults("tasks/a.json", "tasks/a.json"),
+        ["3:3 error unknown-field", "3:13 error unknown-field"]
+    );
+    let message = &client.published["tasks/a.json"][1]["message"];
+    assert!(
+        message.as_str().is_some_and(|text| text.contains("y😀")),
+        "{message}"
+    );
+    assert!(client.end());
+}

@@ -13,6 +13,7 @@ mod rename;
 pub mod settings;
 mod symbols;
 
+use crate::check::EnvTools;
 use crate::diagnostic::{Source, Span};
 use crate::json::Node;
 use crate::step::Registry;
@@ -39,6 +40,8 @@ pub struct Scene<'a> {
     pub config: &'a Config,
     /// The step types.
     pub types: Registry,
+    /// The tools of the envs that are compiled in.
+    pub tools: &'a EnvTools,
 }
 
 /// An edit of one file: what is replaced, and what is written instead.

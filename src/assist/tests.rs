@@ -15,6 +15,7 @@ use crate::task::folder;
 struct World {
     folder: TaskFolder,
     config: Config,
+    tools: EnvTools,
 }
 
 impl World {
@@ -45,7 +46,13 @@ impl World {
             "[models.small]\napi = \"openai\"\n[envs.shop]\nurl = \"http://127.0.0.1:9/mcp\"\n",
         );
         let (config, _) = crate::task::config::read(&source);
-        World { folder, config }
+        let tool = |name: &str| json::json!({"name": name, "description": format!("Does {name}.")});
+        let tools = [("mail".to_owned(), vec![tool("send"), tool("list")])].into();
+        World {
+            folder,
+            config,
+            tools,
+        }
     }
 
     /// Asks something of a file of settings at the `|` in its text.
@@ -83,6 +90,7 @@ impl World {
             folder: &self.folder,
             config: &self.config,
             types: REGISTRY,
+            tools: &self.tools,
         };
         ask(&scene, offset)
     }
@@ -370,6 +378,30 @@ fn names_in_scope_are_offered() {
     );
     // The id of a step is its author's to choose.
     check(&with(r#"{"id": "|"}"#), expect![[r#""#]]);
+}
+
+#[test]
+fn tools_of_an_env_that_is_compiled_in_are_offered() {
+    let lock = |rest: &str| {
+        let step = r#"{"id": "x", "type": "modify_env_tool_access", "env_id": "post", "#;
+        with(&format!("{step}{rest}}}"))
+    };
+    check(&lock(r#""tools": ["send", "|"]"#), expect![[r#"
+        list (tool of `mail`)
+    "#]]);
+    check(
+        &lock(r#""tools": "|""#).replace("post", "shop"),
+        expect![""],
+    );
+    check(
+        &with(
+            r#"{"id": "x", "type": "register_env_triggers", "env_id": "inbox", "triggers": [{"id": "t", "when": {"type": "action", "tool": |}}]}"#,
+        ),
+        expect![[r#"
+            send (tool of `mail`)
+            list (tool of `mail`)
+        "#]],
+    );
 }
 
 #[test]

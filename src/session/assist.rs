@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::change::absolute;
 use super::load::Unit;
+use super::setting::ENV_TOOLS;
 use super::{Explanation, RunOptions, SeedRow, Session, SessionError};
 use crate::assist::settings::{self, Settings};
 use crate::assist::{
@@ -406,6 +407,7 @@ impl Session {
             folder: &stage.folder,
             config: &self.config,
             types: self.registry,
+            tools: &ENV_TOOLS,
         }
     }
 

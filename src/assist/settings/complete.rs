@@ -52,7 +52,7 @@ fn tables(settings: &Settings<'_>, typed: &str, offset: usize) -> Vec<Completion
         let Some((_, table)) = parts.split_last().filter(|(_, table)| !table.is_empty()) else {
             continue;
         };
-        let names = match (n_above, &table[..]) {
+        let names = match (n_above, table) {
             (0, [kind @ ("envs" | "agents"), "*", ..]) => settings.names(kind),
             _ => Vec::new(),
         };

@@ -226,13 +226,14 @@ fn names_are_where_the_steps_say_they_are() {
                 folder::read_source(&system, &task.path, &task.shown).expect("a task");
             let parsed = crate::task::parse::parse(&task.name, &source, &REGISTRY);
             let root = json::parse(&source).root.expect("a tree");
-            let config = Config::default();
+            let (config, tools) = (Config::default(), EnvTools::new());
             let scene = Scene {
                 source: &source,
                 root: &root,
                 folder: &folder,
                 config: &config,
                 types: REGISTRY,
+                tools: &tools,
             };
             let sites = sites(&scene);
             for (at, decl) in parsed.task.steps.iter().enumerate() {

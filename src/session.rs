@@ -41,6 +41,7 @@ pub use crate::step::{Registry, StepType};
 use crate::system::System;
 pub use crate::task::StepId;
 use crate::task::config::Config;
+pub use crate::task::folder::is_leaving;
 
 pub use crate::engine::{StepKeys, Told, Wish};
 pub use assist::{FileEdit, Location, Result as StepResult};

@@ -386,9 +386,12 @@ fn tools_of_an_env_that_is_compiled_in_are_offered() {
         let step = r#"{"id": "x", "type": "modify_env_tool_access", "env_id": "post", "#;
         with(&format!("{step}{rest}}}"))
     };
-    check(&lock(r#""tools": ["send", "|"]"#), expect![[r#"
+    check(
+        &lock(r#""tools": ["send", "|"]"#),
+        expect![[r#"
         list (tool of `mail`)
-    "#]]);
+    "#]],
+    );
     check(
         &lock(r#""tools": "|""#).replace("post", "shop"),
         expect![""],

@@ -7,9 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-use crate::session::WatchSet;
+use crate::session::{WatchSet, is_leaving};
 use crate::system::{FileKind, System};
-use crate::task::folder::is_leaving;
 
 /// The longest chain of links that is followed.
 const MAX_LINKS: usize = 40;

@@ -117,6 +117,11 @@ impl Session {
         changed
     }
 
+    /// Begins to tell changes from now on: what was gone before is none.
+    pub fn forget_gone(&mut self) {
+        self.memo.forget_gone(self.system.as_ref());
+    }
+
     fn suspects(&mut self, changes: &[Change]) -> Suspects {
         let system = self.system.clone();
         let roots: Vec<PathBuf> = self

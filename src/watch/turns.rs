@@ -209,6 +209,7 @@ impl Watch {
     pub fn go(&mut self, mut session: Session, mut options: RunOptions, screen: &mut dyn Screen) {
         // What came since the session looked is found by looking again: nobody told of it.
         self.watch(&mut session, &options, screen);
+        session.forget_gone();
         session.apply_changes(&[Change::Rescan]);
         let turn = Some(Turn {
             fresh: options.fresh,

@@ -41,9 +41,10 @@ pub use crate::step::{Registry, StepType};
 use crate::system::System;
 pub use crate::task::StepId;
 use crate::task::config::Config;
+pub use crate::task::folder::is_leaving;
 
 pub use crate::engine::{StepKeys, Told, Wish};
-pub use assist::{FileEdit, Location, Result as StepResult, complete_config};
+pub use assist::{FileEdit, Location, Result as StepResult};
 pub use change::{Change, Changed};
 pub use explain::{Cause, Explanation};
 pub use keys::Wisher;

@@ -99,11 +99,13 @@ pub(super) fn run(args: Args, face: &mut Face) -> Result<ExitStatus, SessionErro
 /// Returns a text in canonical layout, or why it has none.
 fn laid_out(name: &str, bytes: &[u8]) -> Result<String, Vec<Diagnostic>> {
     let (source, mut faults) = Source::from_bytes(name, bytes);
-    let parsed = json::parse(&source);
-    faults.extend(parsed.faults);
-    match parsed.root {
-        Some(root) if faults.is_empty() => Ok(json::layout(&source, &root)),
-        _ => Err(faults),
+    match json::laid_out(&source) {
+        Ok(text) if faults.is_empty() => Ok(text),
+        Ok(_) => Err(faults),
+        Err(found) => {
+            faults.extend(found);
+            Err(faults)
+        }
     }
 }
 

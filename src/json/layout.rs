@@ -5,7 +5,7 @@
 //! The outermost one always is. The order of all members stays.
 
 use super::{Node, NodeKind, Span};
-use crate::diagnostic::Source;
+use crate::diagnostic::{Diagnostic, Source};
 
 /// The columns of a line.
 const WIDTH: usize = 120;
@@ -24,6 +24,15 @@ pub fn layout(source: &Source, root: &Node) -> String {
     writer.value(root, 0, 0);
     out.push('\n');
     out
+}
+
+/// Returns a text in canonical layout, or why it has none.
+pub fn laid_out(source: &Source) -> Result<String, Vec<Diagnostic>> {
+    let parsed = super::parse(source);
+    match parsed.root {
+        Some(root) if parsed.faults.is_empty() => Ok(layout(source, &root)),
+        _ => Err(parsed.faults),
+    }
 }
 
 struct Writer<'a> {

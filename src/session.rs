@@ -5,6 +5,7 @@
 
 mod assist;
 mod change;
+mod drawn;
 mod explain;
 mod held;
 mod inspect;
@@ -45,6 +46,7 @@ use crate::task::config::Config;
 pub use crate::engine::{StepKeys, Told, Wish};
 pub use assist::{FileEdit, Location, Result as StepResult, complete_config};
 pub use change::{Change, Changed};
+pub use drawn::{Drawing, DrawnEdge, DrawnRetry, DrawnStep};
 pub use explain::{Cause, Explanation};
 pub use keys::Wisher;
 pub use schema::{config_schema, task_schema};

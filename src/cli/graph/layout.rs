@@ -109,9 +109,9 @@ pub(super) fn place(n: usize, edges: &[(usize, usize)], width: f64) -> Layout {
         .fold(f64::INFINITY, f64::min);
     let first = if first.is_finite() { first } else { 0.0 };
     let mut all_wide: f64 = 0.0;
-    for at in 0..x.len() {
-        x[at] = (x[at] - first).round();
-        all_wide = all_wide.max(x[at] + wide(at) / 2.0);
+    for (at, x) in x.iter_mut().enumerate() {
+        *x = (*x - first).round();
+        all_wide = all_wide.max(*x + wide(at) / 2.0);
     }
     let places = layer.iter().zip(x).map(|(&layer, x)| Place { layer, x });
     Layout {

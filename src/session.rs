@@ -47,7 +47,7 @@ pub use crate::engine::{StepKeys, Told, Wish};
 pub use assist::{FileEdit, Location, Result as StepResult, complete_config};
 pub use change::{Change, Changed};
 pub use drawn::{Drawing, DrawnEdge, DrawnRetry, DrawnStep};
-pub use explain::{Cause, Explanation};
+pub use explain::{Cause, Cost, Costly, Explanation};
 pub use keys::Wisher;
 pub use schema::{config_schema, task_schema};
 pub use serve::{Served, builtin_envs};

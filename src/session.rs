@@ -49,7 +49,7 @@ pub use change::{Change, Changed};
 pub use drawn::{Drawing, DrawnEdge, DrawnRetry, DrawnStep};
 pub use explain::{Cause, Cost, Costly, Explanation};
 pub use keys::Wisher;
-pub use schema::{config_schema, task_schema};
+pub use schema::{agent_schema, config_schema, env_schema, task_schema};
 pub use serve::{Served, builtin_envs};
 pub use serve_agent::LoneAgent;
 pub use setting::{STATE_FOLDER, recorded_workspace};

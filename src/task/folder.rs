@@ -23,6 +23,7 @@ use crate::task::parse::Written;
 use entry::Reader;
 
 pub use crate::task::ArtifactKind;
+pub use definition::definition_schema;
 pub use eval::{Eval, EvalTask};
 pub use locate::{Located, locate};
 

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use aebuild::diagnostic::Source;
 use aebuild::json::{self, Value};
-use aebuild::session::{config_schema, task_schema};
+use aebuild::session::{agent_schema, config_schema, env_schema, task_schema};
 use aebuild::steps;
 
 use crate::support::{World, files, root};
@@ -115,6 +115,47 @@ fn another_validator_says_the_same() {
         assert!(line.ends_with(" 0"), "{line}");
     }
     assert_eq!(lines[n_shipped..], ["wrong 3", "commented 0"]);
+}
+
+#[test]
+fn every_shipped_definition_fits_its_schema_and_a_wrong_one_does_not() {
+    let mut asked = Vec::new();
+    for file in ["agent.toml", "env.toml"] {
+        for name in files("tasks", file) {
+            // The examples of errors are wrong on purpose.
+            if !name.starts_with("tasks/errors/") {
+                let text = std::fs::read_to_string(root().join(&name)).expect("it is there");
+                asked.push((file, name, text));
+            }
+        }
+    }
+    assert!(asked.len() > 10, "{}", asked.len());
+    let wrong = |file, name: &str, text: &str| (file, name.to_owned(), text.to_owned());
+    asked.push(wrong(
+        "agent.toml",
+        "wrong type",
+        "type = \"model\"\nrules = []",
+    ));
+    asked.push(wrong("agent.toml", "wrong value", "id = 7"));
+    asked.push(wrong("env.toml", "wrong key", "mcp_server_envs = []"));
+    asked.push(wrong("env.toml", "of a plugin", "type = \"mine\"\nany = 1"));
+    let schemas = json::json!({"agent.toml": agent_schema(), "env.toml": env_schema()});
+    let asked = json::json!({"schemas": schemas, "files": asked});
+    let program = "import json, sys, tomllib, jsonschema\n\
+                   asked = json.load(sys.stdin)\n\
+                   for schema in asked['schemas'].values():\n\
+                   \x20   jsonschema.Draft7Validator.check_schema(schema)\n\
+                   for file, name, text in asked['files']:\n\
+                   \x20   check = jsonschema.Draft7Validator(asked['schemas'][file])\n\
+                   \x20   if not check.is_valid(tomllib.loads(text)):\n\
+                   \x20       print(name)\n";
+    let Some(said) = python(program, &asked) else {
+        eprintln!(
+            "SKIPPED, since python has no jsonschema: shipped definitions against their schemas"
+        );
+        return;
+    };
+    assert_eq!(said, "wrong type\nwrong value\nwrong key\n");
 }
 
 /// The official schema of OASIS, as published for SARIF 2.1.0.

@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Session;
+use super::load::Loaded;
 use super::setting::find_program;
 use crate::diagnostic::{Diagnostic, Severity, Source, Span, did_you_mean};
 use crate::digest::Digest;
-use crate::plan::{self, Deployed, SettingInput, TaskInput};
+use crate::plan::{self, Database, Deployed, SettingInput, TaskInput};
 use crate::provider::builtin;
 use crate::step::{Refusal, Step, ToolRef};
+use crate::system::System;
+use crate::task::config::Config;
 use crate::task::deploy::{AgentRun, EnvRun, EnvSpec};
 use crate::task::folder::{self, TaskFolder};
 use crate::task::parse::names::has_placeholder;
@@ -53,7 +56,27 @@ for at, path in enumerate(sys.argv[1:]):
 /// How many files are given to one process.
 const MAX_FILES: usize = 200;
 
+/// What looks at tasks and changes nothing, so that each of several threads may have one.
+pub(super) struct Inspector<'a> {
+    pub(super) db: &'a Database,
+    pub(super) system: &'a dyn System,
+    pub(super) config: &'a Config,
+    pub(super) folders: &'a BTreeMap<usize, Loaded>,
+}
+
 impl Session {
+    /// Returns what looks at tasks.
+    pub(super) fn inspector(&self) -> Inspector<'_> {
+        Inspector {
+            db: &self.db,
+            system: self.system.as_ref(),
+            config: &self.config,
+            folders: &self.folders,
+        }
+    }
+}
+
+impl Inspector<'_> {
     /// Looks at the artifacts of the steps that can tell before the run what is wrong with them; adds the Python files that
     /// they run.
     pub(super) fn inspect(
@@ -64,20 +87,20 @@ impl Session {
         programs: &mut Vec<Program>,
     ) -> Vec<Diagnostic> {
         let mut faults: Vec<Diagnostic> = Vec::new();
-        let Some(loaded) = self.folders.get(&at) else {
+        let Some(folder) = self.folder(at) else {
             return faults;
         };
-        for (ix, step) in self.steps_of(input, setting).iter().enumerate() {
+        for (ix, step) in steps_of(self.db, input, setting).iter().enumerate() {
             let Some(step) = step else { continue };
-            let unknown = self.unknown_tools(&loaded.folder, step.as_ref());
+            let unknown = self.unknown_tools(folder, step.as_ref());
             if !unknown.is_empty() {
-                faults.extend(plan::refused(&self.db, input, setting, ix as u32, unknown));
+                faults.extend(plan::refused(self.db, input, setting, ix as u32, unknown));
             }
             if !step.inspects() {
                 continue;
             }
             for artifact in step.artifacts() {
-                let Some(artifact) = loaded.folder.artifact(&artifact.name) else {
+                let Some(artifact) = folder.artifact(&artifact.name) else {
                     continue;
                 };
                 let found = step.inspect(&plan::unhashed(artifact), &artifact.shown);
@@ -86,7 +109,7 @@ impl Session {
                     shown: format!("{}/{}", artifact.shown, file.path),
                 });
                 programs.extend(python);
-                let refused = plan::refused(&self.db, input, setting, ix as u32, found.refusals);
+                let refused = plan::refused(self.db, input, setting, ix as u32, found.refusals);
                 for fault in found.faults.into_iter().chain(refused) {
                     if !faults.contains(&fault) {
                         faults.push(fault);
@@ -140,22 +163,21 @@ impl Session {
         setting: SettingInput,
     ) -> Vec<Diagnostic> {
         let mut faults = Vec::new();
-        let Some(loaded) = self.folders.get(&at) else {
+        let Some(folder) = self.folder(at) else {
             return faults;
         };
-        let system = self.system.as_ref();
         let mut say = |ix: usize, severity: Severity, refusals: Vec<Refusal>| {
-            let told = plan::refused(&self.db, input, setting, ix as u32, refusals);
+            let told = plan::refused(self.db, input, setting, ix as u32, refusals);
             faults.extend(
                 told.into_iter()
                     .map(|fault| Diagnostic { severity, ..fault }),
             );
         };
-        for (ix, step) in self.steps_of(input, setting).iter().enumerate() {
+        for (ix, step) in steps_of(self.db, input, setting).iter().enumerate() {
             let Some(step) = step.as_ref() else { continue };
             let missing = step.programs().into_iter().filter(|(_, name)| {
                 let is_plain = !name.contains('/') && !has_placeholder(name);
-                is_plain && !name.is_empty() && find_program(system, name).is_none()
+                is_plain && !name.is_empty() && find_program(self.system, name).is_none()
             });
             let missing = missing.map(|(field, name)| {
                 let what = format!("the program `{name}` is not on this machine");
@@ -166,7 +188,7 @@ impl Session {
             let Some(deploys) = step.deploys() else {
                 continue;
             };
-            let deployed = plan::deployed(&deploys, &loaded.folder, &self.config);
+            let deployed = plan::deployed(&deploys, folder, self.config);
             let field = match &deployed {
                 Ok(Deployed::Env(spec)) if matches!(spec.run, EnvRun::Docker { .. }) => "/env_id",
                 Ok(Deployed::Agent(spec, _))
@@ -199,15 +221,20 @@ impl Session {
         (!is_there).then_some(address)
     }
 
+    /// Returns a folder that was read.
+    pub(super) fn folder(&self, at: usize) -> Option<&Arc<TaskFolder>> {
+        self.folders.get(&at).map(|loaded| &loaded.folder)
+    }
+}
+
+impl Session {
+    /// Returns the steps of a task, `None` where one cannot be built.
     pub(super) fn steps_of(
         &self,
         input: TaskInput,
         setting: SettingInput,
     ) -> Vec<Option<Arc<dyn Step>>> {
-        let n = plan::task(&self.db, input, setting).steps.len() as u32;
-        (0..n)
-            .map(|at| plan::built(&self.db, input, setting, at).step.clone())
-            .collect()
+        steps_of(&self.db, input, setting)
     }
 
     /// Returns where Python files cannot be read as Python; nothing where there is no Python to ask.
@@ -260,6 +287,18 @@ impl Session {
         });
         faults.collect()
     }
+}
+
+/// Returns the steps of a task, `None` where one cannot be built.
+pub(super) fn steps_of(
+    db: &Database,
+    input: TaskInput,
+    setting: SettingInput,
+) -> Vec<Option<Arc<dyn Step>>> {
+    let n = plan::task(db, input, setting).steps.len() as u32;
+    (0..n)
+        .map(|at| plan::built(db, input, setting, at).step.clone())
+        .collect()
 }
 
 impl Slip {

@@ -82,7 +82,7 @@ pub fn parse(name: &str, source: &Source, types: &dyn StepTypes) -> Parsed {
     if is_orderly {
         for (at, node) in list(&root, &mut faults).iter().enumerate() {
             if let Some(step) = step::read(node, at, types, &mut faults) {
-                steps.push(step);
+                steps.push(Arc::new(step));
                 index.push(at as u32);
             }
         }

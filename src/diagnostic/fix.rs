@@ -133,15 +133,17 @@ pub struct Mended {
     pub made: Vec<(usize, usize)>,
 }
 
+/// A text, and the ends of the edits of it that are made, by their starts.
+type Taken<'t> = (&'t Source, BTreeMap<u32, u32>);
+
 /// Makes those fixes of these diagnostics that `choose` takes; of fixes that touch the same bytes the first is made.
 ///
 /// `choose` answers with the place of the fix among the diagnostic's, or none.
 pub fn mend(diagnostics: &[Diagnostic], choose: impl Fn(&Diagnostic) -> Option<usize>) -> Mended {
     let mut mended = Mended::default();
     let mut edits: Vec<&Edit> = Vec::new();
-    // Of each text the ends of the edits that are made, by their starts. They are apart, so only the last one that starts
-    // at or before the end of another can touch that.
-    let mut taken: HashMap<&str, Vec<(&Source, BTreeMap<u32, u32>)>> = HashMap::new();
+    // Edits that are made are apart, so only the last one that starts at or before the end of another can touch that.
+    let mut taken: HashMap<&str, Vec<Taken<'_>>> = HashMap::new();
     for (at, diagnostic) in diagnostics.iter().enumerate() {
         let Some(chosen) = choose(diagnostic) else {
             continue;

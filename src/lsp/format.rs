@@ -97,14 +97,14 @@ mod tests {
     fn only_lines_that_differ_are_edited_and_line_ends_stay() {
         check("[\n  1\n]\n", expect!["nothing"]);
         check(
-            "[\n  1,\n 2,\n  3\n]\n",
-            expect![[r#"2:0 to 3:0: "  2,\n""#]],
+            "[\n  {},\n [],\n  {}\n]\n",
+            expect![[r#"2:0 to 3:0: "  [],\n""#]],
         );
         check(
-            "[\r\n  1,\r\n 2,\r\n  3\r\n]\r\n",
-            expect![[r#"2:0 to 3:0: "  2,\r\n""#]],
+            "[\r\n  {},\r\n [],\r\n  {}\r\n]\r\n",
+            expect![[r#"2:0 to 3:0: "  [],\r\n""#]],
         );
-        check("[\n  1,\n\n\n  3\n]\n", expect![[r#"2:0 to 4:0: """#]]);
+        check("[\n  {},\n\n\n  []\n]\n", expect![[r#"2:0 to 4:0: """#]]);
         check("[\n  1\n]", expect![[r#"2:1 to 2:1: "\n""#]]);
         check("[\n  1\n]\n\n\n", expect![[r#"3:0 to 5:0: """#]]);
         check("[1]", expect![[r#"0:0 to 0:3: "[\n  1\n]\n""#]]);

@@ -31,7 +31,7 @@ const ERRORS: &str = "\
     link-outside lone-surrogate loose-file malformed-number mismatched-bracket missing-colon \
     missing-comma missing-field missing-file missing-key missing-value misspelt-literal more-faults \
     name-not-utf-8 names-collide nesting-too-deep network-policy-not-kept no-such-path not-a-file \
-    not-a-folder not-a-list not-a-schema not-a-task not-a-task-folder not-a-verifier not-an-object not-python \
+    not-a-folder not-a-list not-a-schema not-a-state not-a-task not-a-task-folder not-a-verifier not-an-object not-python \
     not-supported-yet not-toml not-utf-8 number-bare-point number-leading-plus number-leading-zero \
     number-not-decimal number-not-exact number-not-finite number-out-of-range odd-quotes odd-whitespace \
     out-of-range path-with-dots python-syntax raw-control-character reserved-name retry-without-target \

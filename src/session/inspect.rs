@@ -86,6 +86,10 @@ impl Session {
                     shown: format!("{}/{}", artifact.shown, file.path),
                 });
                 programs.extend(python);
+                if let Some((env_id, file)) = &found.state {
+                    let shown = format!("{}/{}", artifact.shown, file.path);
+                    faults.extend(self.state_faults(&loaded.folder, env_id, &shown, &file.source));
+                }
                 let refused = plan::refused(&self.db, input, setting, ix as u32, found.refusals);
                 for fault in found.faults.into_iter().chain(refused) {
                     if !faults.contains(&fault) {
@@ -95,6 +99,46 @@ impl Session {
             }
         }
         faults
+    }
+
+    /// Tells why an env that is compiled in would refuse a file as its state; what another env takes is for it to say.
+    fn state_faults(
+        &self,
+        folder: &TaskFolder,
+        env_id: &str,
+        shown: &str,
+        path: &Path,
+    ) -> Vec<Diagnostic> {
+        let spec = EnvSpec::of(env_id, folder, &self.config.envs);
+        let Ok(EnvRun::Builtin { name }) = spec.map(|spec| spec.run) else {
+            return Vec::new();
+        };
+        // What is larger takes longer to look at than to be told of by the run.
+        let Ok(bytes) = self.system.read(path, folder::MAX_FILE_BYTES) else {
+            return Vec::new();
+        };
+        let Some(fault) = builtin::fault_of_state(&name, shown, &bytes) else {
+            return Vec::new();
+        };
+        let (source, mut found) = Source::from_bytes(shown, &bytes);
+        if found.is_empty() {
+            let parsed = crate::json::parse(&source);
+            found.extend(parsed.faults.into_iter().filter(Diagnostic::is_error));
+        }
+        if !found.is_empty() {
+            return found;
+        }
+        let headline = format!("`{shown}` is no state of env `{env_id}`: {}", fault.why);
+        let place = fault.at.map_or(Span::at(0), |at| source_place(&source, at));
+        let mut told = fault.why.split('`').skip(1).step_by(2);
+        let near = told.next().and_then(|name| did_you_mean(name, told));
+        let help = near
+            .unwrap_or_else(|| format!("write it as the page of env `{name}` in the book shows"));
+        vec![
+            Diagnostic::error("not-a-state", headline)
+                .primary(&source, place, "")
+                .help(help),
+        ]
     }
 
     /// Refuses the tools that a step names and that an env which is compiled in does not have.
@@ -280,6 +324,23 @@ impl Slip {
             start += line.len();
         }
         Span::at(source.text.len())
+    }
+}
+
+/// Returns the word that ends at a line and a column of bytes, each from 1 on.
+fn source_place(source: &Source, (line, column): (usize, usize)) -> Span {
+    let lines = source.text.split_inclusive('\n');
+    let start: usize = lines.take(line - 1).map(str::len).sum();
+    let mut end = (start + column).min(source.text.len());
+    while !source.text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let before = &source.text[start.min(end)..end];
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '"' | '.');
+    let word = before.len() - before.trim_end_matches(is_part).len();
+    match word {
+        0 => Span::at(end),
+        _ => Span::new(end - word, end),
     }
 }
 

@@ -34,7 +34,18 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// The tools that every env has while its virtual clock is set.
-pub(super) const CLOCK_TOOLS: [&str; 2] = ["get_time", "wait_until"];
+pub const CLOCK_TOOLS: [&str; 2] = ["get_time", "wait_until"];
+
+/// Whether a rule of a script is for a prompt of the task.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SetOff {
+    /// A prompt sets it off.
+    Surely,
+    /// The agent is asked something, and its script serves this task alone.
+    Perhaps,
+    /// Nobody can say.
+    Unsaid,
+}
 
 /// A prompt whose text is known before the run.
 struct Asked<'a> {
@@ -192,34 +203,31 @@ impl Scripted<'_> {
         }
         let may_be_hit = self.is_asked() && self.checked.folder.tasks.len() == 1;
         for (rule_ix, rule) in self.script.rules.iter().enumerate() {
-            let is_hit = hit.get(&rule_ix).copied();
+            let set_off = match hit.contains_key(&rule_ix) {
+                true => SetOff::Surely,
+                false if may_be_hit => SetOff::Perhaps,
+                false => SetOff::Unsaid,
+            };
             for (call_ix, call) in rule.calls.iter().enumerate() {
                 let at = format!("/rules/{rule_ix}/calls/{call_ix}");
-                let mut found = Vec::new();
-                let counts = is_hit.is_some() || may_be_hit;
                 match &call.to {
                     Callee::Peer { name, .. } => {
-                        if counts && !self.peers.contains(name) {
-                            found.push(self.no_peer(&at, name));
+                        if set_off != SetOff::Unsaid && !self.peers.contains(name) {
+                            faults.push(self.no_peer(&at, name, set_off));
                         }
                     }
                     Callee::Tool { env, tool, .. } => {
-                        self.tool(&at, env.as_deref(), tool, counts, &mut found);
+                        let mut found = Vec::new();
+                        self.tool(&at, env.as_deref(), tool, set_off, &mut found);
                         // A rule for other tasks may call what another env of that name has; a slip looks like what
                         // there is.
                         found.retain(|fault: &Diagnostic| {
                             let is_unlike =
                                 fault.code.as_str() == "unknown-tool" && fault.fixes.is_empty();
-                            is_hit.is_some() || !is_unlike
+                            set_off == SetOff::Surely || !is_unlike
                         });
+                        faults.append(&mut found);
                     }
-                }
-                for mut fault in found {
-                    if is_hit.is_none() && fault.headline.starts_with("the script") {
-                        // Nobody may ever say what sets this rule off.
-                        fault.severity = Severity::Warning;
-                    }
-                    faults.push(fault);
                 }
             }
         }
@@ -287,7 +295,7 @@ impl Scripted<'_> {
             .help("add a rule without `prompt`, which is for all that others are not for")
     }
 
-    fn no_peer(&self, at: &str, name: &str) -> Diagnostic {
+    fn no_peer(&self, at: &str, name: &str, set_off: SetOff) -> Diagnostic {
         let headline = format!(
             "the script of agent `{}` asks `{name}`, which is none of its peers",
             self.name
@@ -303,6 +311,7 @@ impl Scripted<'_> {
             "unknown-name",
             headline,
             self.written.span(&format!("{at}/peer")),
+            set_off,
         )
         .help(help)
     }
@@ -312,14 +321,15 @@ impl Scripted<'_> {
         at: &str,
         env: Option<&str>,
         tool: &str,
-        is_hit: bool,
+        set_off: SetOff,
         faults: &mut Vec<Diagnostic>,
     ) {
         let known = self.envs.iter().map(String::as_str);
+        let counts = set_off != SetOff::Unsaid;
         let env = match (env, self.envs) {
             (Some(env), _) if self.envs.iter().any(|known| known == env) => env,
             (Some(OWN_SANDBOX), _) => return,
-            (Some(env), _) if is_hit => {
+            (Some(env), _) if counts => {
                 let headline = format!(
                     "the script of agent `{}` calls a tool of env `{env}`, which the agent is not connected to",
                     self.name
@@ -327,11 +337,14 @@ impl Scripted<'_> {
                 let help = did_you_mean(env, known)
                     .unwrap_or_else(|| format!("add \"{env}\" to its `env_ids`"));
                 let span = self.written.span(&format!("{at}/env"));
-                faults.push(self.fault("unknown-name", headline, span).help(help));
+                faults.push(
+                    self.fault("unknown-name", headline, span, set_off)
+                        .help(help),
+                );
                 return;
             }
-            (None, [one]) if is_hit => one,
-            (None, [_, _, ..] | []) if is_hit => {
+            (None, [one]) if counts => one,
+            (None, [_, _, ..] | []) if counts => {
                 let headline = format!(
                     "the script of agent `{}` calls `{tool}` and names no env, and the agent is connected to {}",
                     self.name,
@@ -345,7 +358,10 @@ impl Scripted<'_> {
                     Some(env) => format!("add `env`, such as \"{env}\", to the call"),
                     None => "add the env to the `env_ids` of its `deploy_agent` step".to_owned(),
                 };
-                faults.push(self.fault("missing-field", headline, span).help(help));
+                faults.push(
+                    self.fault("missing-field", headline, span, set_off)
+                        .help(help),
+                );
                 return;
             }
             _ => return,
@@ -374,13 +390,25 @@ impl Scripted<'_> {
         faults.extend(call.faults(tools));
     }
 
-    fn fault(&self, code: &'static str, headline: String, span: Span) -> Diagnostic {
+    /// Returns a fault of what the task gives the agent. It is one where nothing sets the rule off too, but nobody may ever
+    /// say what does.
+    fn fault(
+        &self,
+        code: &'static str,
+        headline: String,
+        span: Span,
+        set_off: SetOff,
+    ) -> Diagnostic {
         let places = self.checked.places;
         let field = match self.envs.is_empty() {
             true => places.kind(self.step),
             false => places.field_or_kind(self.step, "/env_ids"),
         };
-        Diagnostic::error(code, headline)
+        let fault = match set_off {
+            SetOff::Surely => Diagnostic::error(code, headline),
+            SetOff::Perhaps | SetOff::Unsaid => Diagnostic::warning(code, headline),
+        };
+        fault
             .primary(&self.written.source, span, "")
             .label(places.source(), field, "deployed here")
     }

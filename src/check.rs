@@ -37,8 +37,10 @@ use crate::resource::{ResourceId, Touch};
 use crate::step::{Refusal, Step};
 use crate::task::config::Config;
 use crate::task::folder::TaskFolder;
-use crate::task::parse::Places;
+use crate::task::parse::{Places, Written};
 use crate::task::{DependsOn, Task};
+
+pub use script::CLOCK_TOOLS;
 
 /// All that rules look at.
 #[derive(Clone, Copy)]
@@ -61,6 +63,8 @@ pub struct Checked<'a> {
     pub folder: &'a TaskFolder,
     /// What `aebuild.toml` says.
     pub config: &'a Config,
+    /// Its text, where there is one.
+    pub config_written: Option<&'a Written>,
     /// The tools of the envs that are compiled in, as `tools/list` declares them.
     pub env_tools: &'a EnvTools,
 }

@@ -271,7 +271,11 @@ impl Deployed<'_> {
     fn place(&self, pointer: &str) -> Option<(&Source, Span)> {
         let escaped = self.table.replace('~', "~0").replace('/', "~1");
         let in_table = format!("/{}/{escaped}{pointer}", self.kind);
-        self.checked.config.place(&in_table).or_else(|| {
+        let in_table = self.checked.config_written.and_then(|written| {
+            written.node.pointer(&in_table)?;
+            Some((&written.source, written.span(&in_table)))
+        });
+        in_table.or_else(|| {
             let written = self.definition?.written.as_ref()?;
             written.node.pointer(pointer)?;
             Some((&written.source, written.span(pointer)))

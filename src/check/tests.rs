@@ -248,6 +248,7 @@ fn judge(files: &[(&str, &str)]) -> Vec<Diagnostic> {
             has_errors: faults.iter().any(Diagnostic::is_error),
             folder: &folder,
             config: &Default::default(),
+            config_written: None,
             env_tools: &Default::default(),
         };
         faults.extend(super::check(&checked));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::Session;
 use super::setting::find_program;
+use crate::check::CLOCK_TOOLS;
 use crate::diagnostic::{Diagnostic, Severity, Source, Span, did_you_mean};
 use crate::digest::Digest;
 use crate::plan::{self, Deployed, SettingInput, TaskInput};
@@ -162,7 +163,8 @@ impl Session {
                 names.map(str::to_owned).collect()
             });
             // Of another env nobody knows before it runs.
-            if tools.is_empty() || tools.contains(&tool) || has_placeholder(&tool) {
+            let is_known = tools.contains(&tool) || CLOCK_TOOLS.contains(&tool.as_str());
+            if tools.is_empty() || is_known || has_placeholder(&tool) {
                 continue;
             }
             let names = || tools.iter().map(String::as_str);

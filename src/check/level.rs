@@ -14,11 +14,14 @@ const MILD: &[(&str, Severity)] = &[
     ("confusable-id", Severity::Warning),
     ("files-differ-in-case", Severity::Warning),
     ("ids-differ-in-case", Severity::Warning),
+    ("missing-mount", Severity::Warning),
     ("missing-program", Severity::Hint),
     ("no-container-engine", Severity::Warning),
     ("null-dependency", Severity::Warning),
     ("repeated-dependency", Severity::Warning),
+    ("unknown-step", Severity::Warning),
     ("unused-folder", Severity::Hint),
+    ("unused-setting", Severity::Hint),
 ];
 
 /// What no rule finds and keeps a task, or what it names, from being used.

@@ -22,6 +22,7 @@ use crate::task::script::{Callee, Script};
 pub(super) const RULE: Rule = Rule {
     codes: &[
         ("unknown-name", Severity::Error),
+        ("no-path-to-producer", Severity::Error),
         ("unknown-tool", Severity::Error),
         ("missing-field", Severity::Error),
         ("unknown-field", Severity::Error),
@@ -47,6 +48,12 @@ enum SetOff {
     Unsaid,
 }
 
+/// Another agent whom one may ask, and the step that connects them.
+struct Peer {
+    name: String,
+    step: StepIx,
+}
+
 /// A prompt whose text is known before the run.
 struct Asked<'a> {
     step: StepIx,
@@ -54,10 +61,11 @@ struct Asked<'a> {
 }
 
 fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
-    let mut peers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut peers: BTreeMap<String, Vec<Peer>> = BTreeMap::new();
     let mut deployers: BTreeMap<String, usize> = BTreeMap::new();
-    for (_, built) in checked.built() {
+    for (step, built) in checked.built() {
         for (agent, asked) in built.peerings() {
+            let asked = asked.into_iter().map(|name| Peer { name, step });
             peers.entry(agent).or_default().extend(asked);
         }
         for made in built.provides() {
@@ -176,7 +184,7 @@ struct Scripted<'a> {
     step: StepIx,
     name: &'a str,
     envs: &'a [String],
-    peers: &'a [String],
+    peers: &'a [Peer],
     script: Script,
     written: &'a Written,
 }
@@ -212,8 +220,12 @@ impl Scripted<'_> {
                 let at = format!("/rules/{rule_ix}/calls/{call_ix}");
                 match &call.to {
                     Callee::Peer { name, .. } => {
-                        if set_off != SetOff::Unsaid && !self.peers.contains(name) {
-                            faults.push(self.no_peer(&at, name, set_off));
+                        let is_it = |peer: &&Peer| peer.name == *name;
+                        let connected = self.peers.iter().filter(is_it).collect::<Vec<_>>();
+                        match connected.is_empty() {
+                            _ if set_off == SetOff::Unsaid => {}
+                            true => faults.push(self.no_peer(&at, name, set_off)),
+                            false => faults.extend(self.unconnected(&at, &connected, set_off)),
                         }
                     }
                     Callee::Tool { env, tool, .. } => {
@@ -300,7 +312,7 @@ impl Scripted<'_> {
             "the script of agent `{}` asks `{name}`, which is none of its peers",
             self.name
         );
-        let near = did_you_mean(name, self.peers.iter().map(String::as_str));
+        let near = did_you_mean(name, self.peers.iter().map(|peer| peer.name.as_str()));
         let help = near.unwrap_or_else(|| {
             format!(
                 "add a `peer_agents` step that connects `{}` to `{name}`",
@@ -314,6 +326,35 @@ impl Scripted<'_> {
             set_off,
         )
         .help(help)
+    }
+
+    /// Tells of a peer who is connected, but before none of the prompts.
+    fn unconnected(&self, at: &str, peers: &[&Peer], set_off: SetOff) -> Option<Diagnostic> {
+        let checked = self.checked;
+        let prompts = checked.built().filter(|(_, built)| built.prompts());
+        let mut prompts = prompts.filter(|(_, built)| prompted(*built, self.name));
+        let first = prompts.next()?.0;
+        let waits = |step: StepIx| {
+            let is_before = |peer: &&Peer| checked.graph.is_ancestor(peer.step, step);
+            peers.iter().any(is_before)
+        };
+        if waits(first) || prompts.any(|(step, _)| waits(step)) {
+            return None;
+        }
+        let (name, connecting) = (&peers[0].name, peers[0].step);
+        let headline = format!(
+            "the script of agent `{}` asks `{name}`, and no prompt waits for step `{}`, which connects them",
+            self.name,
+            checked.id(connecting)
+        );
+        let span = self.written.span(&format!("{at}/peer"));
+        let fault = self.fault("no-path-to-producer", headline, span, set_off);
+        let help = format!(
+            "add {{\"task_step_id\": \"{}\"}} to the `depends_on` of `{}`",
+            checked.id(connecting),
+            checked.id(first)
+        );
+        Some(fault.help(help))
     }
 
     fn tool(

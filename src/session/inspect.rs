@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use super::Session;
 use super::setting::find_program;
-use crate::check::CLOCK_TOOLS;
+use crate::check::{CLOCK_TOOLS, secret};
 use crate::diagnostic::{Diagnostic, Severity, Source, Span, did_you_mean};
 use crate::digest::Digest;
 use crate::plan::{self, Deployed, SettingInput, TaskInput};
 use crate::provider::builtin;
-use crate::step::{Refusal, Step, ToolRef};
+use crate::step::{Deploys, Refusal, Step, ToolRef};
+use crate::system::FileKind;
 use crate::task::deploy::{AgentRun, EnvRun, EnvSpec};
 use crate::task::folder::{self, TaskFolder};
 use crate::task::parse::names::has_placeholder;
@@ -50,6 +51,10 @@ for at, path in enumerate(sys.argv[1:]):
     except OSError:
         pass
 ";
+
+/// What the names of files end with in which keys are looked for, and how large such a file is at most.
+const SECRET_ENDS: [&str; 7] = [".toml", ".json", ".py", ".sh", ".js", ".env", ".yaml"];
+const MAX_SECRET_BYTES: u64 = 1 << 20;
 
 /// How many files are given to one process.
 const MAX_FILES: usize = 200;
@@ -178,6 +183,37 @@ impl Session {
         refusals
     }
 
+    /// Returns the keys that stand in the files of the envs and agents of a folder.
+    pub(super) fn secrets_of(&mut self, at: usize) -> Vec<Diagnostic> {
+        let folder = self.load_folder(at).folder.clone();
+        if self.load_folder(at).secrets.is_none() {
+            let mut found = Vec::new();
+            for (kind, all) in [("envs", &folder.envs), ("agents", &folder.agents)] {
+                for definition in all.values() {
+                    let own = match kind {
+                        "envs" => "env.toml",
+                        _ => "agent.toml",
+                    };
+                    let files = definition.files.iter();
+                    let files = files.map(|file| (file.path.clone(), file.source.clone()));
+                    let own = (own.to_owned(), definition.folder.join(own));
+                    for (path, source) in [own].into_iter().chain(files).take(MAX_FILES) {
+                        let is_text = SECRET_ENDS.iter().any(|end| path.ends_with(end));
+                        let bytes = is_text.then(|| self.system.read(&source, MAX_SECRET_BYTES));
+                        let Some(Ok(bytes)) = bytes else { continue };
+                        let shown =
+                            folder.shown_path(&format!("{kind}/{}/{path}", definition.name));
+                        let (source, _) = Source::from_bytes(&shown, &bytes);
+                        found.extend(secret::faults(&source));
+                    }
+                }
+            }
+            crate::check::level::apply(&self.config.lint, &mut found);
+            self.load_folder(at).secrets = Some(found);
+        }
+        self.load_folder(at).secrets.clone().unwrap_or_default()
+    }
+
     /// Returns what the steps of a task need that this machine does not have, as far as it can be seen without asking.
     pub(super) fn lacking(
         &self,
@@ -213,6 +249,23 @@ impl Session {
                 continue;
             };
             let deployed = plan::deployed(&deploys, &loaded.folder, &self.config);
+            let process = deployed.as_ref().ok().and_then(Deployed::process);
+            for mount in process.map(|run| run.mount.clone()).unwrap_or_default() {
+                let found = system.metadata(&self.workspace.join(&mount));
+                if found.is_ok_and(|found| found.kind == FileKind::Folder) {
+                    continue;
+                }
+                let field = match deploys {
+                    Deploys::Env { .. } => "/env_id",
+                    Deploys::Agent { .. } => "/agent_name",
+                };
+                let what = format!(
+                    "`mount` of what the step deploys names `{mount}`, which is no folder of this machine"
+                );
+                let refusal = Refusal::new("missing-mount", field, what)
+                    .help("make the folder, or write another one, relative to aebuild.toml");
+                say(ix, Severity::Warning, vec![refusal]);
+            }
             let field = match &deployed {
                 Ok(Deployed::Env(spec)) if matches!(spec.run, EnvRun::Docker { .. }) => "/env_id",
                 Ok(Deployed::Agent(spec, _))

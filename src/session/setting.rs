@@ -511,6 +511,7 @@ pub(super) fn read_config(
             let (config, more) = config::read(&source);
             faults.extend(more);
             faults.extend(crate::check::level::faults(&source, &config.lint));
+            faults.extend(crate::check::secret::faults(&source));
             (config, faults)
         }
         Err(fault) => (Config::default(), vec![fault]),

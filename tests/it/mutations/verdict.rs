@@ -46,7 +46,13 @@ const ONLY_A_RUN_SHOWS: &[(&str, &str, &str)] = &[
 
 /// What a warning foretells: its code, and a part of the message of the step that fails. A name that the warning shows in
 /// backticks is in the message too.
-const FORETOLD: &[(&str, &str)] = &[("unmatched-prompt", "no rule of the script")];
+const FORETOLD: &[(&str, &str)] = &[
+    ("unmatched-prompt", "no rule of the script"),
+    ("missing-field", "needs an env that is named"),
+    ("no-path-to-producer", "the agent may not ask"),
+    ("unknown-name", "the agent may not ask"),
+    ("unknown-name", "there is no env `"),
+];
 
 /// Returns what is wrong with a failure that was knowable and of which nothing warned, or that nobody has looked at yet.
 pub(super) fn of(failure: &Failure, faults: &[Diagnostic]) -> Option<String> {

@@ -6,7 +6,7 @@ use crate::diagnostic::{Diagnostic, Severity, Source, Span};
 /// The rule.
 pub(super) const RULE: Rule = Rule {
     codes: &[("secret-in-file", Severity::Warning)],
-    doc: "A key that stands in a task file goes wherever the file goes, and into the records of runs. What is told is the kind \
+    doc: "A key that stands in a file of the task folder goes wherever the file goes, and into the records of runs. What is told is the kind \
           of the key, by how keys of the kind begin; the key itself is shown nowhere.",
     run,
 };

@@ -347,6 +347,10 @@ mod tests {
             .map(|read| read.lookup.to_string())
             .collect();
         assert_eq!(reads, ["env `mail`", "env `kv`"]);
+        let fields = json!({"agent_name": "a", "env_ids": ["mail", "mail", "kv"]});
+        let step = build_step(&TYPE, "a", fields);
+        let places: Vec<String> = step.reads().into_iter().map(|read| read.field).collect();
+        assert_eq!(places, ["/env_ids/0", "/env_ids/2"]);
         let digest = |handle| step.live_output(handle).unwrap().entries[0].digest;
         assert_eq!(digest("one"), digest("two"));
     }

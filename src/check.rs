@@ -180,6 +180,15 @@ impl<'a> Checked<'a> {
         self.task.steps[step.at()].id.as_str()
     }
 
+    /// Returns whether a field that is a name is written, and not as one: as another type, or with bytes that are no text.
+    fn is_unreadable(&self, step: StepIx, key: &str) -> bool {
+        match self.task.steps[step.at()].fields.get(key) {
+            None | Some(Value::Null) => false,
+            Some(Value::String(name)) => name.contains('\u{fffd}'),
+            Some(_) => true,
+        }
+    }
+
     /// Returns the ids of the steps, with the first step of each.
     fn ids(&self) -> HashMap<&'a str, StepIx> {
         let mut ids = HashMap::new();

@@ -54,7 +54,7 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
             } => ("agents", "/a2a_agent_id", id),
             Deploys::Agent { agent_name, .. } => ("agents", "/agent_name", agent_name),
         };
-        if has_placeholder(wanted) {
+        if has_placeholder(wanted) || checked.is_unreadable(step, &field[1..]) {
             continue;
         }
         let (definition, tables) = match kind {

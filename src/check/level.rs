@@ -89,7 +89,7 @@ pub fn apply(levels: &BTreeMap<String, Level>, faults: &mut Vec<Diagnostic>) {
 
 /// Returns what is wrong with the codes that an `aebuild.toml` sets levels of.
 pub fn faults(source: &Source, levels: &BTreeMap<String, Level>) -> Vec<Diagnostic> {
-    if levels.is_empty() {
+    if !source.text.contains("lint") {
         return Vec::new();
     }
     let mut faults = Vec::new();
@@ -162,6 +162,15 @@ mod tests {
                   help: did you mean `unordered-observer`?
                   help: delete it, and mend what the fault shows
             "#]],
+        );
+        check(
+            "[lint]\nfoo = \"deny\"\n",
+            expect![[r#"
+            aebuild.toml:2:7: error[unknown-value]: `lint.foo` of `aebuild.toml` can't be `deny`
+            aebuild.toml:2:1: error[unknown-code]: `lint` of `aebuild.toml` sets `foo`, which is no code
+              help: write one of `off`, `hint`, `warning`, `error`
+              help: delete it
+        "#]],
         );
         check(
             "[lint]\nunordered-observer = \"loud\"\n",

@@ -4,15 +4,16 @@
 //! the configuration. Nothing here knows an editor, a protocol or a run.
 
 mod complete;
-mod config;
 mod cursor;
 mod definition;
 mod fields;
 mod hover;
 mod names;
 mod rename;
+pub mod settings;
 mod symbols;
 
+use crate::check::EnvTools;
 use crate::diagnostic::{Source, Span};
 use crate::json::Node;
 use crate::step::Registry;
@@ -20,7 +21,6 @@ use crate::task::config::Config;
 use crate::task::folder::TaskFolder;
 
 pub use complete::{Completion, CompletionKind, complete};
-pub use config::complete_config;
 pub use definition::{Target, definitions, targets};
 pub use hover::{Hover, hover};
 pub use names::{Name, Noun, Site, names_at, sites};
@@ -40,6 +40,8 @@ pub struct Scene<'a> {
     pub config: &'a Config,
     /// The step types.
     pub types: Registry,
+    /// The tools of the envs that are compiled in.
+    pub tools: &'a EnvTools,
 }
 
 /// An edit of one file: what is replaced, and what is written instead.

@@ -8,6 +8,7 @@
 //! which pass every string through [`visible`].
 
 pub mod concise;
+mod differing;
 mod excerpt;
 mod fix;
 pub mod github;
@@ -22,6 +23,7 @@ mod visible;
 
 use std::fmt;
 
+pub use differing::differing;
 pub use fix::{Edit, Fix, Mended, Safety, cut, mend};
 pub use nearest::{Meant, did_you_mean, meant, nearest};
 pub use pages::{Page, joined as joined_pages, page, pages};

@@ -147,8 +147,9 @@ impl Stream {
     }
 }
 
-/// How many characters of a part's value are kept for explanations.
-const SHOWN_CHARS: usize = 120;
+/// How many characters of a part's value are kept for explanations: what an author changes in a long prompt is mostly
+/// among them.
+const SHOWN_CHARS: usize = 2000;
 
 /// One named part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ mod word;
 pub use crate::diagnostic::Span;
 use crate::diagnostic::{Diagnostic, Source};
 pub use canonical::canonical;
-pub use layout::layout;
+pub use layout::{laid_out, layout};
 pub use serde_json::{
     Map, Value, from_slice, json, to_string, to_string_pretty, to_value, to_writer,
 };

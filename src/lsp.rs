@@ -5,6 +5,7 @@
 
 mod answer;
 mod fix;
+mod format;
 mod overlay;
 mod publish;
 mod root;

@@ -80,8 +80,36 @@ pub fn verify(question: Question<'_>, present: &mut dyn FnMut(&ReadKey) -> Prese
     }
     Verdict::Dirty(match question.previous {
         None => vec![DirtyReason::NeverRun],
-        Some(previous) => dirty_reason::differences(&previous.manifest, &question.key.manifest),
+        Some(previous) => {
+            let mut reasons = dirty_reason::differences(&previous.manifest, &question.key.manifest);
+            reasons.extend(also_changed(previous, present));
+            reasons
+        }
     })
+}
+
+/// Returns what besides its ingredients changed since a step ran. What it looked up then and nobody gives now may be what
+/// it no longer asks for, and is left out.
+fn also_changed(
+    previous: &Trace,
+    present: &mut dyn FnMut(&ReadKey) -> Present,
+) -> Vec<DirtyReason> {
+    let mut reasons = Vec::new();
+    for read in &previous.reads {
+        let (Some(_), ReadKey::Lookup(_) | ReadKey::State(_)) = (read.digest, &read.key) else {
+            continue;
+        };
+        let (digest, by) = present(&read.key);
+        if digest.is_some() && digest != read.digest {
+            reasons.push(DirtyReason::ReadChanged {
+                read: read.key.clone(),
+                old: read.digest,
+                new: digest,
+                by,
+            });
+        }
+    }
+    reasons
 }
 
 #[cfg(test)]
@@ -146,6 +174,28 @@ mod tests {
                 .join("; "),
         };
         expect.assert_eq(&text);
+    }
+
+    #[test]
+    fn of_two_things_that_changed_both_are_told() {
+        use expect_test::expect;
+        let before = trace(&key("hello"), &[("a", Some("1")), ("gone", Some("1"))]);
+        let question = Question {
+            key: &key("goodbye"),
+            determinism: Determinism::Pure,
+            candidates: &[],
+            previous: Some(&before),
+        };
+        let Verdict::Dirty(reasons) =
+            verify(question, &mut |read| match read.to_string().as_str() {
+                "metadata `a`" => (Some(Digest::of_bytes(b"2")), None),
+                _ => (None, None),
+            })
+        else {
+            panic!("nothing is kept under this key");
+        };
+        let said: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+        expect!["field `prompt` changed; metadata `a` changed"].assert_eq(&said.join("; "));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod assist;
 mod change;
+mod drawn;
 mod explain;
 mod held;
 mod inspect;
@@ -41,13 +42,15 @@ pub use crate::step::{Registry, StepType};
 use crate::system::System;
 pub use crate::task::StepId;
 use crate::task::config::Config;
+pub use crate::task::folder::is_leaving;
 
 pub use crate::engine::{StepKeys, Told, Wish};
-pub use assist::{FileEdit, Location, Result as StepResult, complete_config};
+pub use assist::{FileEdit, Location, Result as StepResult};
 pub use change::{Change, Changed};
-pub use explain::{Cause, Explanation};
+pub use drawn::{Drawing, DrawnEdge, DrawnRetry, DrawnStep};
+pub use explain::{Cause, Cost, Costly, Explanation};
 pub use keys::Wisher;
-pub use schema::{config_schema, task_schema};
+pub use schema::{agent_schema, config_schema, env_schema, task_schema};
 pub use serve::{Served, builtin_envs};
 pub use serve_agent::LoneAgent;
 pub use setting::{STATE_FOLDER, recorded_workspace};

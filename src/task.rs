@@ -68,7 +68,7 @@ pub struct Task {
     /// The name: the file's name without `.json`.
     pub name: String,
     /// The steps, in the order of the file.
-    pub steps: Vec<StepDecl>,
+    pub steps: Vec<Arc<StepDecl>>,
 }
 
 /// One step as declared.

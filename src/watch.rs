@@ -13,6 +13,6 @@ mod watcher;
 
 pub use debounce::{Debounce, Pace};
 pub use events::{Event, Now};
-pub use scope::{Scope, is_leaving};
+pub use scope::Scope;
 pub use turns::{Ask, Mailbox, Message, Moment, OnBusy, Question, Screen, Watch, Watching};
 pub use watcher::{Means, POLL_EVERY, Updated, Watcher};

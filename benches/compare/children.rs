@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::Value;
 
 use crate::inputs::TRUE;
-use crate::{agents, editor, envs, files, schedule};
+use crate::{agents, editor, envs, files, schedule, watch};
 
 /// Runs a part.
 pub fn run(name: &str, words: &[String]) {
@@ -22,6 +22,8 @@ pub fn run(name: &str, words: &[String]) {
         "@hash" => hash(Path::new(word(0))),
         "@schedule" => schedule::run(word(0), word(1).parse().expect("a number")),
         "@editor-keys" => editor::keys(Path::new(word(0))),
+        "@watch-saves" => watch::saves(Path::new(word(0))),
+        "@watch-idle" => watch::idle(Path::new(word(0))),
         "@env-start" => alone(envs::start(word(0))),
         "@env-state" => alone(envs::state(
             word(0).parse().expect("a number"),

@@ -18,6 +18,7 @@ mod peers;
 mod questions;
 mod schedule;
 mod table;
+mod watch;
 
 use std::cell::RefCell;
 use std::collections::HashMap;

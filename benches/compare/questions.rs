@@ -11,6 +11,7 @@ mod peers;
 mod planner;
 mod store;
 mod tree;
+mod watch;
 
 use crate::Bench;
 use crate::table::Table;
@@ -27,6 +28,8 @@ pub const ALL: &[(&str, Ask)] = &[
     ("schedule", planner::ask_schedule),
     ("check", planner::ask_check),
     ("editor", editor::ask_keys),
+    ("watch-saves", watch::ask_saves),
+    ("watch-idle", watch::ask_idle),
     ("disk", store::ask_disk),
     ("restore", tree::ask_restore),
     ("hash", store::ask_hash),

@@ -7,6 +7,7 @@ use super::{Scene, text};
 use crate::diagnostic::Span;
 use crate::json::Value;
 use crate::task::DEFAULT_AGENT;
+use crate::task::deploy::{EnvRun, EnvSpec};
 
 /// Something that may be written at the cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,6 +162,9 @@ fn values(scene: &Scene<'_>, cursor: &Cursor) -> Vec<Completion> {
     if let Some(noun) = names::noun_of(kind, &names) {
         found = in_scope(scene, cursor, noun, &names, kind);
     }
+    if let Some("tool" | "tools") = names.last().copied() {
+        found = tools(scene, cursor);
+    }
     if in_list && let Some(list) = cursor.open.last() {
         found.retain(|one: &Completion| !list.items.contains(&one.label));
     }
@@ -212,6 +216,31 @@ fn types(scene: &Scene<'_>, cursor: &Cursor) -> Vec<Completion> {
         one(cursor, label, value, CompletionKind::StepType, None, doc)
     });
     all.collect()
+}
+
+/// Completes a tool of the env that the step is about, where that is compiled in: of another one nobody knows them here.
+fn tools(scene: &Scene<'_>, cursor: &Cursor) -> Vec<Completion> {
+    let env = cursor.of_step("env_id");
+    let env = env.and_then(|env| EnvSpec::of(env, scene.folder, &scene.config.envs).ok());
+    let Some(EnvRun::Builtin { name }) = env.map(|env| env.run) else {
+        return Vec::new();
+    };
+    let text = |tool: &Value, key: &str| tool.get(key).and_then(Value::as_str).map(str::to_owned);
+    let all = scene.tools.get(&name).into_iter().flatten();
+    let found = all.filter_map(|tool| {
+        let (label, doc) = (text(tool, "name")?, text(tool, "description"));
+        let detail = Some(format!("tool of `{name}`"));
+        let value = quoted(&label);
+        Some(one(
+            cursor,
+            label,
+            value,
+            CompletionKind::Value,
+            detail,
+            doc,
+        ))
+    });
+    found.collect()
 }
 
 /// Completes a file of the artifact that the step names.

@@ -1,4 +1,5 @@
 mod names;
+mod settings;
 
 use std::path::Path;
 
@@ -14,6 +15,7 @@ use crate::task::folder;
 struct World {
     folder: TaskFolder,
     config: Config,
+    tools: EnvTools,
 }
 
 impl World {
@@ -44,7 +46,32 @@ impl World {
             "[models.small]\napi = \"openai\"\n[envs.shop]\nurl = \"http://127.0.0.1:9/mcp\"\n",
         );
         let (config, _) = crate::task::config::read(&source);
-        World { folder, config }
+        let tool = |name: &str| json::json!({"name": name, "description": format!("Does {name}.")});
+        let tools = [("mail".to_owned(), vec![tool("send"), tool("list")])].into();
+        World {
+            folder,
+            config,
+            tools,
+        }
+    }
+
+    /// Asks something of a file of settings at the `|` in its text.
+    fn ask_settings<T>(
+        &self,
+        marked: &str,
+        file: super::settings::File,
+        ask: impl FnOnce(&super::settings::Settings<'_>, usize) -> T,
+    ) -> T {
+        let offset = marked.find('|').expect("a cursor");
+        let text = marked.replacen('|', "", 1);
+        let settings = super::settings::Settings {
+            text: &text,
+            file,
+            folders: &[&self.folder],
+            config: &self.config,
+            types: REGISTRY,
+        };
+        ask(&settings, offset)
     }
 
     /// Asks something of a text at the `|` in it.
@@ -63,6 +90,7 @@ impl World {
             folder: &self.folder,
             config: &self.config,
             types: REGISTRY,
+            tools: &self.tools,
         };
         ask(&scene, offset)
     }
@@ -350,6 +378,33 @@ fn names_in_scope_are_offered() {
     );
     // The id of a step is its author's to choose.
     check(&with(r#"{"id": "|"}"#), expect![[r#""#]]);
+}
+
+#[test]
+fn tools_of_an_env_that_is_compiled_in_are_offered() {
+    let lock = |rest: &str| {
+        let step = r#"{"id": "x", "type": "modify_env_tool_access", "env_id": "post", "#;
+        with(&format!("{step}{rest}}}"))
+    };
+    check(
+        &lock(r#""tools": ["send", "|"]"#),
+        expect![[r#"
+        list (tool of `mail`)
+    "#]],
+    );
+    check(
+        &lock(r#""tools": "|""#).replace("post", "shop"),
+        expect![""],
+    );
+    check(
+        &with(
+            r#"{"id": "x", "type": "register_env_triggers", "env_id": "inbox", "triggers": [{"id": "t", "when": {"type": "action", "tool": |}}]}"#,
+        ),
+        expect![[r#"
+            send (tool of `mail`)
+            list (tool of `mail`)
+        "#]],
+    );
 }
 
 #[test]

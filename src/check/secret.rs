@@ -1,5 +1,7 @@
 //! Keys and passwords written into a task file, the configuration or the files of an env or agent: they are told, and what is shown of the file does not show them.
 
+use std::borrow::Cow;
+
 use super::{Checked, Rule};
 use crate::diagnostic::{Diagnostic, Severity, Source, Span};
 
@@ -189,6 +191,23 @@ pub fn cover(source: &Source, faults: &mut [Diagnostic]) {
             }
         }
     }
+}
+
+/// Returns a text in which `***` stands for what looks like a key.
+pub fn hidden(text: &str) -> Cow<'_, str> {
+    let found = find(text);
+    if found.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let (mut out, mut at) = (String::with_capacity(text.len()), 0);
+    for one in found {
+        let span = one.span.range();
+        out.push_str(&text[at..span.start]);
+        out.push_str("***");
+        at = span.end;
+    }
+    out.push_str(&text[at..]);
+    Cow::Owned(out)
 }
 
 /// Returns what looks like a key in a text, in its order.

@@ -2,7 +2,8 @@
 
 use super::select::{Selection, Variation};
 use super::{ExitStatus, Face, SessionError, fault};
-use crate::report::{Paint, Printer, score, seconds};
+use crate::diagnostic::differing;
+use crate::report::{Paint, Printer, count, score, seconds};
 use crate::session::{Cause, Explanation, StepVerdict};
 use crate::system::timestamp;
 
@@ -19,6 +20,10 @@ pub(super) struct Args {
 
 /// The most earlier runs that are shown.
 const MAX_HISTORY: usize = 10;
+/// The most letters of a value that are shown beside what it was.
+const MAX_VALUE: usize = 160;
+/// The most steps that are named in a row.
+const MAX_NAMED: usize = 8;
 
 /// Runs the command.
 pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, SessionError> {
@@ -64,12 +69,21 @@ pub(super) fn explanation(one: &Explanation, printer: &Printer) -> String {
         // What a step waits for is another step's doing.
         if cause.step != one.step && cause.step != *last {
             let step = printer.safe_line(cause.step.as_str()).into_owned();
-            text.push_str(&format!("  {step} is dirty because\n"));
+            let also = match one.verdict {
+                StepVerdict::Dirty { .. } => "what it reads may change too: ",
+                _ => "",
+            };
+            text.push_str(&format!("  {also}{step} is dirty because\n"));
             last = &cause.step;
         }
         let depth = if cause.step == one.step { 1 } else { 2 };
         write_cause(&mut text, cause, depth, printer);
     }
+    if one.n_more > 0 {
+        let more = count(one.n_more as u64, "more step");
+        text.push_str(&format!("  {more} whose results it reads must run\n"));
+    }
+    write_cost(&mut text, one, printer);
     if let Some(cutoff) = &one.cutoff {
         text.push_str(&format!("  {}\n", safe(cutoff)));
     }
@@ -103,8 +117,21 @@ pub(super) fn explanation(one: &Explanation, printer: &Printer) -> String {
 fn write_cause(text: &mut String, cause: &Cause, depth: usize, printer: &Printer) {
     let indent = "  ".repeat(depth);
     let reason = cause.reason.to_string();
-    text.push_str(&format!("{indent}{}\n", printer.safe_line(&reason)));
+    let at = cause
+        .at
+        .as_deref()
+        .map(|at| format!(" ({at})"))
+        .unwrap_or_default();
+    text.push_str(&format!(
+        "{indent}{}\n",
+        printer.safe_line(&format!("{reason}{at}"))
+    ));
     if let Some((old, new)) = cause.reason.old_and_new() {
+        let (old, new) = differing(
+            &printer.redactor.text(&old),
+            &printer.redactor.text(&new),
+            MAX_VALUE,
+        );
         text.push_str(&format!("{indent}  was {}\n", printer.safe_line(&old)));
         text.push_str(&format!("{indent}  now {}\n", printer.safe_line(&new)));
     }
@@ -118,6 +145,50 @@ fn write_cause(text: &mut String, cause: &Cause, depth: usize, printer: &Printer
             last = Some(&deeper.step);
         }
         write_cause(text, deeper, depth + 2, printer);
+    }
+}
+
+/// Writes what it would cost to run the step.
+fn write_cost(text: &mut String, one: &Explanation, printer: &Printer) {
+    let cost = &one.cost;
+    if !matches!(
+        one.verdict,
+        StepVerdict::Dirty { .. } | StepVerdict::Waits { .. }
+    ) {
+        return;
+    }
+    text.push_str(&format!("{}\n", printer.paint_out(Paint::Bold, "cost")));
+    let own = match cost.took_us {
+        Some(us) => format!("it took {} when it last ran", seconds(us)),
+        None => "how long it takes is not known".to_owned(),
+    };
+    text.push_str(&format!("  {own}\n"));
+    for (which, steps) in [("before", &cost.before), ("after", &cost.after)] {
+        if steps.is_empty() {
+            continue;
+        }
+        let all_sure = steps.iter().all(|step| step.is_sure);
+        let verb = match (steps.len(), all_sure) {
+            (1, true) => "runs",
+            (_, true) => "run",
+            (_, false) => "may run",
+        };
+        let named = steps
+            .iter()
+            .take(MAX_NAMED)
+            .map(|step| printer.safe_line(step.step.as_str()));
+        let mut names = named.collect::<Vec<_>>().join(", ");
+        if steps.len() > MAX_NAMED {
+            names.push_str(&format!(" and {} more", steps.len() - MAX_NAMED));
+        }
+        let known: Vec<u64> = steps.iter().filter_map(|step| step.took_us).collect();
+        let took = match known.len() {
+            0 => "not known how long".to_owned(),
+            n if n == steps.len() => seconds(known.iter().sum()),
+            n => format!("{} for {n} of them", seconds(known.iter().sum())),
+        };
+        let n = count(steps.len() as u64, "step");
+        text.push_str(&format!("  {n} {which} it {verb} too: {names} ({took})\n"));
     }
 }
 

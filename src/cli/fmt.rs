@@ -42,7 +42,14 @@ pub(super) fn run(args: Args, face: &mut Face) -> Result<ExitStatus, SessionErro
         return Ok(ExitStatus::Passed);
     }
     let (mut faults, mut n_same, mut changed) = (Vec::new(), 0u64, Vec::new());
-    for path in task_files(&args.paths, face.system.as_ref())? {
+    let mut links = Vec::new();
+    let paths = task_files(&args.paths, face.system.as_ref(), &mut links);
+    for link in &links {
+        let link = link.display().to_string();
+        let line = format!("{} is a link, and is left\n", face.printer.safe_line(&link));
+        face.printer.err(&line);
+    }
+    for path in paths? {
         let name = path.to_string_lossy().into_owned();
         let bytes = face.system.read(&path, MAX_FILE).map_err(|error| {
             fault::usage(
@@ -99,16 +106,23 @@ pub(super) fn run(args: Args, face: &mut Face) -> Result<ExitStatus, SessionErro
 /// Returns a text in canonical layout, or why it has none.
 fn laid_out(name: &str, bytes: &[u8]) -> Result<String, Vec<Diagnostic>> {
     let (source, mut faults) = Source::from_bytes(name, bytes);
-    let parsed = json::parse(&source);
-    faults.extend(parsed.faults);
-    match parsed.root {
-        Some(root) if faults.is_empty() => Ok(json::layout(&source, &root)),
-        _ => Err(faults),
+    match json::laid_out(&source) {
+        Ok(text) if faults.is_empty() => Ok(text),
+        Ok(_) => Err(faults),
+        Err(found) => {
+            faults.extend(found);
+            Err(faults)
+        }
     }
 }
 
 /// Returns the task files that the arguments mean: files as they are, and of folders those below a folder `tasks`.
-fn task_files(paths: &[PathBuf], system: &dyn System) -> Result<Vec<PathBuf>, SessionError> {
+/// Links in folders are not followed, since what they lead to may be somebody else's; they come in `links`.
+fn task_files(
+    paths: &[PathBuf],
+    system: &dyn System,
+    links: &mut Vec<PathBuf>,
+) -> Result<Vec<PathBuf>, SessionError> {
     let here = [PathBuf::from(".")];
     let mut found = Vec::new();
     for path in if paths.is_empty() { &here[..] } else { paths } {
@@ -116,7 +130,7 @@ fn task_files(paths: &[PathBuf], system: &dyn System) -> Result<Vec<PathBuf>, Se
         match system.metadata(path).map(|metadata| metadata.kind) {
             Ok(FileKind::Folder) => {
                 let is_tasks = path.file_name().is_some_and(|name| name == "tasks");
-                look_in(path, is_tasks, 0, system, &mut found);
+                look_in(path, is_tasks, 0, system, &mut found, links);
             }
             Ok(_) => found.push(path.clone()),
             Err(error) => {
@@ -131,7 +145,11 @@ fn task_files(paths: &[PathBuf], system: &dyn System) -> Result<Vec<PathBuf>, Se
     found.sort();
     found.dedup();
     if found.is_empty() {
-        let help = "name a task file, or a folder with tasks/*.json in it".to_owned();
+        let help = match links.is_empty() {
+            true => "name a task file, or a folder with tasks/*.json in it",
+            false => "name a link to lay out what it leads to",
+        }
+        .to_owned();
         return Err(fault::usage("there are no task files here", Some(help)));
     }
     Ok(found)
@@ -143,6 +161,7 @@ fn look_in(
     depth: usize,
     system: &dyn System,
     found: &mut Vec<PathBuf>,
+    links: &mut Vec<PathBuf>,
 ) {
     for entry in system.read_folder(folder).unwrap_or_default() {
         let path = match folder == Path::new(".") {
@@ -158,9 +177,10 @@ fn look_in(
                     && !["artifacts", "envs", "agents", "node_modules", "target"]
                         .contains(&&*name) =>
             {
-                look_in(&path, name == "tasks", depth + 1, system, found);
+                look_in(&path, name == "tasks", depth + 1, system, found, links);
             }
             FileKind::File if is_tasks && name.ends_with(".json") => found.push(path),
+            FileKind::Link if is_tasks && name.ends_with(".json") => links.push(path),
             _ => {}
         }
     }

@@ -1,9 +1,17 @@
 //! `aebuild graph`: draw who waits for whom.
 
+mod draw;
+mod layout;
+mod page;
+mod words;
+
+use std::path::{Path, PathBuf};
+
 use super::select::Selection;
-use super::{ExitStatus, Face, SessionError};
+use super::{ExitStatus, Face, SessionError, fault};
 use crate::diagnostic::visible_line;
-use crate::session::TaskGraph;
+use crate::session::{RunOptions, TaskGraph};
+use crate::system::{FileKind, disk};
 
 /// Draw the graph of a task: which step waits for which
 #[derive(clap::Args, Debug)]
@@ -13,6 +21,12 @@ pub(super) struct Args {
     /// Draw it in this form
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Write a page to look at in a browser, with what a run would do, to this file; `-` is standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    html: Option<PathBuf>,
+    /// Write the picture alone to this file; `-` is standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    svg: Option<PathBuf>,
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,21 +37,111 @@ enum Format {
     Dot,
     /// For Mermaid, as in Markdown on GitHub
     Mermaid,
+    /// A page to look at in a browser
+    Html,
+    /// A picture
+    Svg,
 }
+
+/// The most steps that are drawn: browsers are slow to move larger pictures.
+const MAX_STEPS: usize = 20_000;
+/// How files begin that this command wrote.
+const PAGE_START: &[u8] = b"<!DOCTYPE html>";
+const PICTURE_START: &[u8] = b"<svg xmlns=";
 
 /// Runs the command.
 pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, SessionError> {
     let options = args.selection.options();
-    let mut session = face.open(args.selection.paths, true)?;
+    let paths = std::mem::take(&mut args.selection.paths);
+    let is_drawn = matches!(args.format, Format::Html | Format::Svg);
+    if is_drawn || args.html.is_some() || args.svg.is_some() {
+        return draw(args, paths, &options, face);
+    }
+    let mut session = face.open(paths, true)?;
     let graphs = session.graph(&options)?;
     let text = match args.format {
-        Format::Text => text(&graphs),
         Format::Dot => dot(&graphs),
         Format::Mermaid => mermaid(&graphs),
+        Format::Text | Format::Html | Format::Svg => text(&graphs),
     };
     let text = face.printer.safe(&text).into_owned();
     face.printer.out(&text);
     Ok(ExitStatus::Passed)
+}
+
+/// Draws a page, a picture or both.
+fn draw(
+    args: Args,
+    paths: Vec<PathBuf>,
+    options: &RunOptions,
+    face: &mut Face,
+) -> Result<ExitStatus, SessionError> {
+    let files = [(&args.html, PAGE_START), (&args.svg, PICTURE_START)];
+    for (file, start) in files {
+        if let Some(file) = file {
+            may_write(file, start, face)?;
+        }
+    }
+    let mut session = face.open(paths, false)?;
+    let drawings = session.draw(options)?;
+    let n: usize = drawings.iter().map(|drawing| drawing.steps.len()).sum();
+    if n > MAX_STEPS {
+        return Err(fault::usage(
+            format!("there are {n} steps, and at most {MAX_STEPS} are drawn at once"),
+            Some("choose tasks with `--task`".to_owned()),
+        ));
+    }
+    let redactor = face.printer.redactor.clone();
+    let words = words::Words(&redactor);
+    if args.html.is_some() || args.format == Format::Html {
+        let page = page::page(&drawings, &words);
+        write(args.html.as_deref(), &page, face)?;
+    }
+    if args.svg.is_some() || args.format == Format::Svg {
+        let picture = draw::picture(&drawings, &words);
+        write(args.svg.as_deref(), &picture.svg, face)?;
+    }
+    Ok(ExitStatus::Passed)
+}
+
+/// Refuses to write over a file that is no drawing: it may be a task whose name was given in the wrong place.
+fn may_write(file: &Path, start: &[u8], face: &Face) -> Result<(), SessionError> {
+    let is_there = file != Path::new("-") && face.system.link_metadata(file).is_ok();
+    if !is_there {
+        return Ok(());
+    }
+    // A pipe would wait for somebody who writes into it.
+    let is_file = face
+        .system
+        .metadata(file)
+        .is_ok_and(|found| found.kind == FileKind::File);
+    let is_drawing = is_file
+        && disk::open(file).is_ok_and(|mut opened| {
+            let mut first = vec![0; start.len()];
+            std::io::Read::read_exact(&mut opened, &mut first).is_ok() && first == start
+        });
+    match is_drawing {
+        true => Ok(()),
+        false => Err(fault::usage(
+            format!("`{}` is there already, and is no drawing", file.display()),
+            Some("name another file, or remove it".to_owned()),
+        )),
+    }
+}
+
+/// Writes a drawing to a file, or to standard output.
+fn write(file: Option<&Path>, text: &str, face: &mut Face) -> Result<(), SessionError> {
+    let Some(file) = file.filter(|file| *file != Path::new("-")) else {
+        face.printer.out(text);
+        return Ok(());
+    };
+    disk::write(file, text.as_bytes()).map_err(|error| {
+        SessionError::World(format!("`{}` cannot be written: {error}", file.display()))
+    })?;
+    let text = format!("{} is written\n", file.display());
+    let text = face.printer.safe(&text).into_owned();
+    face.printer.err(&text);
+    Ok(())
 }
 
 fn text(graphs: &[TaskGraph]) -> String {

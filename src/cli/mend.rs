@@ -1,5 +1,6 @@
 //! Makes the fixes that diagnostics carry: first in a view of the files, where they are checked again, and then on disk.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Face, SessionError, diff, fault};
-use crate::diagnostic::{Diagnostic, Safety, Source, line_column, mend, visible_line};
+use crate::diagnostic::{Diagnostic, Lines, Mended, Safety, Source, mend, visible_line};
 use crate::report::count;
 use crate::system::{Overlay, System, disk};
 
@@ -44,7 +45,10 @@ pub(super) fn run(
     let rounds = rounds(wanted, face, check);
     face.system = disk_system;
     let rounds = rounds?;
-    let n_files = rounds.before.len() as u64;
+    let is_changed = |(path, (_, before)): &(&PathBuf, &(String, Vec<u8>))| {
+        rounds.view.contents().get(*path) != Some(before)
+    };
+    let n_files = rounds.before.iter().filter(is_changed).count() as u64;
     for line in &rounds.told {
         let line = format!("{}\n", face.printer.safe_line(line));
         face.printer.err(&line);
@@ -79,11 +83,26 @@ pub(super) fn run(
         false => "made",
     };
     let (fixes, files) = (count(n_fixes, "fix"), count(n_files, "file"));
-    let fixes = fixes.replace("fixs", "fixes");
-    let text = match n_fixes {
+    let mut text = match n_fixes {
         0 => "there is nothing to mend\n".to_owned(),
         _ => format!("{fixes} {done} in {files}\n"),
     };
+    if rounds.n_in_circles > 0 {
+        let fixes = count(rounds.n_in_circles as u64, "fix");
+        text.push_str(&format!("{fixes} undo each other, and are left\n"));
+    }
+    if wanted == Wanted::Sure {
+        let system = face.system.clone();
+        face.system = Arc::new(rounds.view.clone());
+        let more = mend_found(&rounds.found, Wanted::All, face.system.as_ref());
+        face.system = system;
+        if !more.made.is_empty() {
+            let more = count(more.made.len() as u64, "more fix");
+            text.push_str(&format!(
+                "{more} that somebody should look at: `--fix=all`\n"
+            ));
+        }
+    }
     face.printer.err(&text);
     Ok(Outcome {
         found: rounds.found,
@@ -98,6 +117,8 @@ struct Rounds {
     /// A line for each fix that was made.
     told: Vec<String>,
     found: Vec<Diagnostic>,
+    /// How many fixes were made over and over, each undone by another.
+    n_in_circles: usize,
 }
 
 fn rounds(
@@ -110,29 +131,22 @@ fn rounds(
         before: BTreeMap::new(),
         told: Vec::new(),
         found: Vec::new(),
+        n_in_circles: 0,
     };
-    let mut seen: Vec<u64> = Vec::new();
+    // The texts at the start of each round, by their hash, and how many fixes had been made then.
+    let mut seen: Vec<(u64, usize)> = Vec::new();
     for _ in 0..MAX_ROUNDS {
         face.system = Arc::new(rounds.view.clone());
         rounds.found = check(face)?;
-        let mut hasher = DefaultHasher::new();
-        rounds.view.contents().hash(&mut hasher);
-        let state = hasher.finish();
-        // Fixes that undo each other would go on for ever.
-        if seen.contains(&state) {
+        let state = state(&rounds);
+        // Fixes that undo each other would go on for ever: all is as it was then, so nothing was made since.
+        if let Some(&(_, n_told)) = seen.iter().find(|(other, _)| *other == state) {
+            rounds.n_in_circles = rounds.told.len() - n_told;
+            rounds.told.truncate(n_told);
             break;
         }
-        seen.push(state);
-        let can_mend = |source: &Source| {
-            let path = Path::new(&source.name);
-            content(face.system.as_ref(), path, source).is_some()
-        };
-        let choose = |found: &Diagnostic| {
-            let chosen = chosen(found, wanted)?;
-            let mut edits = found.fixes[chosen].edits.iter();
-            edits.all(|edit| can_mend(&edit.source)).then_some(chosen)
-        };
-        let mended = mend(&rounds.found, choose);
+        seen.push((state, rounds.told.len()));
+        let mended = mend_found(&rounds.found, wanted, face.system.as_ref());
         let mut has_changed = false;
         for (source, text) in mended.texts {
             let path = PathBuf::from(&source.name);
@@ -151,12 +165,20 @@ fn rounds(
         if !has_changed {
             break;
         }
+        let mut lines: Vec<(&Source, Lines<'_>)> = Vec::new();
         for (at, chosen) in mended.made {
             let found = &rounds.found[at];
             let fix = &found.fixes[chosen];
             if let Some(edit) = fix.edits.first() {
+                if lines
+                    .last()
+                    .is_none_or(|(source, _)| **source != edit.source)
+                {
+                    lines.push((&edit.source, Lines::new(&edit.source.text)));
+                }
                 let at = edit.span.start as usize;
-                let (line, column) = line_column(&edit.source.text, at);
+                let known = lines.last().map(|(_, lines)| lines.line_column(at));
+                let (line, column) = known.unwrap_or((1, 1));
                 let (name, title, code) = (&edit.source.name, &fix.title, found.code);
                 rounds
                     .told
@@ -165,6 +187,38 @@ fn rounds(
         }
     }
     Ok(rounds)
+}
+
+/// Returns a hash of the texts: a file that is as it was before counts as one that never changed.
+fn state(rounds: &Rounds) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for (path, bytes) in rounds.view.contents() {
+        let is_other = rounds.before.get(path).is_none_or(|(_, old)| old != bytes);
+        if is_other {
+            (path, bytes).hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+/// Makes the fixes that are wanted of those that can be made.
+fn mend_found(found: &[Diagnostic], wanted: Wanted, system: &dyn System) -> Mended {
+    // A text that many fixes are for is compared with its file once.
+    let known: RefCell<Vec<(Source, bool)>> = RefCell::default();
+    let can_mend = |source: &Source| {
+        let mut known = known.borrow_mut();
+        if let Some((_, can_mend)) = known.iter().rev().find(|(other, _)| other == source) {
+            return *can_mend;
+        }
+        let can_mend = content(system, Path::new(&source.name), source).is_some();
+        known.push((source.clone(), can_mend));
+        can_mend
+    };
+    mend(found, |found| {
+        let chosen = chosen(found, wanted)?;
+        let mut edits = found.fixes[chosen].edits.iter();
+        edits.all(|edit| can_mend(&edit.source)).then_some(chosen)
+    })
 }
 
 /// Returns which fix of a diagnostic is made.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::select::{Choice, Selection, Variation};
+use super::select::{Choice, Limits, Selection, Variation};
 use super::signals::Signals;
 use super::teller::{self, Teller};
 use super::{ExitStatus, Face, ProgressKind, SessionError, fault, plan};
@@ -22,18 +22,8 @@ pub(super) struct Args {
     variation: Variation,
     #[command(flatten)]
     choice: Choice,
-    /// Look for nothing in the cache, and keep nothing in it
-    #[arg(long, conflicts_with = "cached_only")]
-    no_cache: bool,
-    /// Run so many steps at once [default: `run.jobs` of aebuild.toml, else two more than there are processors]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    jobs: Option<u32>,
-    /// Stop once so many US dollars are spent on models
-    #[arg(long, value_name = "USD", value_parser = dollars)]
-    max_cost: Option<f64>,
-    /// Stop once models have read and written so many tokens
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    max_tokens: Option<u64>,
+    #[command(flatten)]
+    limits: Limits,
     /// Ask models anew, whatever is kept of their answers
     #[arg(long)]
     no_model_cache: bool,
@@ -55,13 +45,6 @@ pub(super) struct Args {
     dry_run: bool,
 }
 
-pub(super) fn dollars(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(dollars) if dollars > 0.0 && dollars.is_finite() => Ok(dollars),
-        _ => Err("write a number above 0".to_owned()),
-    }
-}
-
 fn min_score(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(score) if (0.0..=1.0).contains(&score) => Ok(score),
@@ -75,14 +58,12 @@ pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, Session
     let mut options = args.selection.options();
     args.variation.add_to(&mut options, face)?;
     args.choice.add_to(&mut options);
-    options.jobs = args.jobs.map(|jobs| jobs as usize);
-    options.max_cost_usd = args.max_cost;
-    options.max_tokens = args.max_tokens;
+    let no_cache = args.limits.add_to(&mut options);
     options.ask_models_anew = args.no_model_cache;
     options.keep = args.keep;
     options.contexts = args.output.is_some();
     if args.dry_run {
-        let mut session = face.open(args.selection.paths, args.no_cache)?;
+        let mut session = face.open(args.selection.paths, no_cache)?;
         return plan::show(&mut session, &options, face);
     }
     if let Some(path) = &args.output {
@@ -90,7 +71,7 @@ pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, Session
     }
     let mut signals = Signals::listen()
         .map_err(|error| SessionError::World(format!("signals cannot be heard: {error}")))?;
-    let mut session = face.open(args.selection.paths, args.no_cache)?;
+    let mut session = face.open(args.selection.paths, no_cache)?;
     let min_score = args.min_score.or(session.config().score.min);
     let kind = if args.json {
         ProgressKind::Json

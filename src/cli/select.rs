@@ -73,6 +73,23 @@ pub(super) struct Choice {
     cached_only: bool,
 }
 
+/// How much a run may take.
+#[derive(clap::Args, Debug, Default)]
+pub(super) struct Limits {
+    /// Look for nothing in the cache, and keep nothing in it
+    #[arg(long, conflicts_with = "cached_only")]
+    no_cache: bool,
+    /// Run so many steps at once [default: `run.jobs` of aebuild.toml, else two more than there are processors]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    jobs: Option<u32>,
+    /// Stop a run once so many US dollars are spent on models
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    max_cost: Option<f64>,
+    /// Stop a run once models have read and written so many tokens
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_tokens: Option<u64>,
+}
+
 impl Selection {
     /// Moves the selection into options.
     pub(super) fn options(&mut self) -> RunOptions {
@@ -117,6 +134,23 @@ impl Choice {
         options.until = self.until;
         options.only = self.only;
         options.cached_only = self.cached_only;
+    }
+}
+
+impl Limits {
+    /// Adds the limits to options; returns whether there is no cache.
+    pub(super) fn add_to(&self, options: &mut RunOptions) -> bool {
+        options.jobs = self.jobs.map(|jobs| jobs as usize);
+        options.max_cost_usd = self.max_cost;
+        options.max_tokens = self.max_tokens;
+        self.no_cache
+    }
+}
+
+fn dollars(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(dollars) if dollars > 0.0 && dollars.is_finite() => Ok(dollars),
+        _ => Err("write a number above 0".to_owned()),
     }
 }
 

@@ -25,8 +25,17 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Starts to listen.
+    /// Starts to listen, and says what becomes of each signal.
     pub(super) fn listen() -> std::io::Result<Self> {
+        Self::start(say)
+    }
+
+    /// Starts to listen where somebody else says what becomes of a signal.
+    pub(super) fn listen_quietly() -> std::io::Result<Self> {
+        Self::start(|_| ())
+    }
+
+    fn start(say: fn(&str)) -> std::io::Result<Self> {
         let (send, wish) = watch::channel(Wish::GoOn);
         let first = Arc::new(AtomicU8::new(0));
         let seen = first.clone();
@@ -47,7 +56,7 @@ impl Signals {
                     [terminate, hang_up],
                     too_large,
                     &send,
-                    &seen,
+                    (&seen, say),
                 ));
             })?;
         Ok(Signals { wish, first })
@@ -111,7 +120,7 @@ async fn heed(
     [mut terminate, mut hang_up]: [Signal; 2],
     mut too_large: Signal,
     send: &watch::Sender<Wish>,
-    first: &AtomicU8,
+    (first, say): (&AtomicU8, fn(&str)),
 ) {
     loop {
         let status = tokio::select! {

@@ -2,19 +2,19 @@
 
 use super::{ExitStatus, Face, SessionError, fault};
 use crate::diagnostic::did_you_mean;
-use crate::session::{config_schema, task_schema};
+use crate::session::{agent_schema, config_schema, env_schema, task_schema};
 
-/// The name of the configuration file.
-const CONFIG: &str = "aebuild.toml";
+/// What besides step types has a schema.
+const FILES: [&str; 4] = ["task", "aebuild.toml", "agent.toml", "env.toml"];
 
 /// List the step types
 #[derive(clap::Args, Debug)]
 pub(super) struct TypesArgs {}
 
-/// Show the JSON Schema of task files, of `aebuild.toml` or of the fields of a step type
+/// Show the JSON Schema of task files, of `aebuild.toml`, `agent.toml` or `env.toml`, or of the fields of a step type
 #[derive(clap::Args, Debug)]
 pub(super) struct SchemaArgs {
-    /// A step type, or `aebuild.toml`; task files where it is left out
+    /// `task`, `config` (or `aebuild.toml`), `agent`, `env`, or a step type [default: task]
     #[arg(value_name = "WHAT")]
     name: Option<String>,
 }
@@ -40,13 +40,15 @@ pub(super) fn run_types(_: TypesArgs, face: &mut Face) -> Result<ExitStatus, Ses
 /// Runs `schema`.
 pub(super) fn run_schema(args: SchemaArgs, face: &mut Face) -> Result<ExitStatus, SessionError> {
     let schema = match args.name.as_deref() {
-        None => task_schema(face.registry),
-        Some(CONFIG) => config_schema(),
+        None | Some("task") => task_schema(face.registry),
+        Some("config" | "aebuild.toml") => config_schema(),
+        Some("agent" | "agent.toml") => agent_schema(),
+        Some("env" | "env.toml") => env_schema(),
         Some(name) => match face.registry.find(name) {
             Some(step_type) => step_type.schema().clone(),
             None => {
                 let names = face.registry.0.iter().map(|one| one.name);
-                let help = did_you_mean(name, names.chain([CONFIG]))
+                let help = did_you_mean(name, names.chain(FILES))
                     .unwrap_or_else(|| "list the types: `aebuild types`".to_owned());
                 let message = format!("there is no step type `{name}`");
                 return Err(fault::usage(message, Some(help)));

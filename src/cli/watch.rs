@@ -5,8 +5,7 @@ mod screen;
 
 use std::time::Duration;
 
-use super::run::dollars;
-use super::select::{Choice, Selection, Variation};
+use super::select::{Choice, Limits, Selection, Variation};
 use super::signals::Signals;
 use super::{ExitStatus, Face, Session, SessionError, SessionOptions};
 use crate::session::Wish;
@@ -23,6 +22,8 @@ pub(super) struct Args {
     variation: Variation,
     #[command(flatten)]
     choice: Choice,
+    #[command(flatten)]
+    limits: Limits,
     /// When something changes during a run: `restart` stops the steps that became dirty and lets the others go on,
     /// `queue` lets the run go on to its end
     #[arg(long, value_name = "HOW", default_value = "restart", value_parser = ["queue", "restart"])]
@@ -34,18 +35,6 @@ pub(super) struct Args {
     /// Do not clear the screen before a run
     #[arg(long)]
     no_clear: bool,
-    /// Look for nothing in the cache, and keep nothing in it
-    #[arg(long, conflicts_with = "cached_only")]
-    no_cache: bool,
-    /// Run so many steps at once [default: `run.jobs` of aebuild.toml, else two more than there are processors]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    jobs: Option<u32>,
-    /// Stop a run once so many US dollars are spent on models
-    #[arg(long, value_name = "USD", value_parser = dollars)]
-    max_cost: Option<f64>,
-    /// Stop a run once models have read and written so many tokens
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    max_tokens: Option<u64>,
     /// Write each event as a line of JSON to standard output
     #[arg(long)]
     json: bool,
@@ -64,15 +53,13 @@ pub(super) fn run(mut args: Args, face: &mut Face) -> Result<ExitStatus, Session
     let mut options = args.selection.options();
     args.variation.add_to(&mut options, face)?;
     args.choice.add_to(&mut options);
-    options.jobs = args.jobs.map(|jobs| jobs as usize);
-    options.max_cost_usd = args.max_cost;
-    options.max_tokens = args.max_tokens;
+    let no_cache = args.limits.add_to(&mut options);
     let cannot = |error: std::io::Error| {
         SessionError::World(format!("signals and keys cannot be heard: {error}"))
     };
-    let signals = Signals::listen().map_err(cannot)?;
+    let signals = Signals::listen_quietly().map_err(cannot)?;
     let paths = args.selection.paths;
-    let session = face.open(paths.clone(), args.no_cache)?;
+    let session = face.open(paths.clone(), no_cache)?;
     let on_busy = match args.on_busy.as_str() {
         "queue" => OnBusy::Queue,
         _ => OnBusy::Restart,

@@ -1,5 +1,7 @@
 //! What mends a fault, as edits of the texts that have it.
 
+use std::collections::{BTreeMap, HashMap};
+
 use super::json::string;
 use super::{Diagnostic, Meant, Source, Span, visible_line};
 
@@ -131,12 +133,17 @@ pub struct Mended {
     pub made: Vec<(usize, usize)>,
 }
 
+/// A text, and the ends of the edits of it that are made, by their starts.
+type Taken<'t> = (&'t Source, BTreeMap<u32, u32>);
+
 /// Makes those fixes of these diagnostics that `choose` takes; of fixes that touch the same bytes the first is made.
 ///
 /// `choose` answers with the place of the fix among the diagnostic's, or none.
 pub fn mend(diagnostics: &[Diagnostic], choose: impl Fn(&Diagnostic) -> Option<usize>) -> Mended {
     let mut mended = Mended::default();
     let mut edits: Vec<&Edit> = Vec::new();
+    // Edits that are made are apart, so only the last one that starts at or before the end of another can touch that.
+    let mut taken: HashMap<&str, Vec<Taken<'_>>> = HashMap::new();
     for (at, diagnostic) in diagnostics.iter().enumerate() {
         let Some(chosen) = choose(diagnostic) else {
             continue;
@@ -145,13 +152,29 @@ pub fn mend(diagnostics: &[Diagnostic], choose: impl Fn(&Diagnostic) -> Option<u
             continue;
         };
         let is_free = |edit: &Edit| {
+            let of_name = taken.get(edit.source.name.as_str()).into_iter().flatten();
+            let mut of_text = of_name.filter(|(source, _)| **source == edit.source);
             let fits = edit.source.text.get(edit.span.range()).is_some();
-            fits && edits.iter().all(|made| !made.touches(edit))
+            fits && of_text.all(|(_, made)| {
+                let last = made.range(..=edit.span.end).next_back();
+                last.is_none_or(|(_, end)| *end < edit.span.start)
+            })
         };
-        if !fix.edits.is_empty() && fix.edits.iter().all(is_free) {
-            edits.extend(&fix.edits);
-            mended.made.push((at, chosen));
+        if fix.edits.is_empty() || !fix.edits.iter().all(is_free) {
+            continue;
         }
+        for edit in &fix.edits {
+            let texts = taken.entry(edit.source.name.as_str()).or_default();
+            let known = texts.iter().position(|(source, _)| **source == edit.source);
+            let known = known.unwrap_or_else(|| {
+                texts.push((&edit.source, BTreeMap::new()));
+                texts.len() - 1
+            });
+            let end = texts[known].1.entry(edit.span.start).or_default();
+            *end = edit.span.end.max(*end);
+            edits.push(edit);
+        }
+        mended.made.push((at, chosen));
     }
     edits.sort_by(|a, b| (&a.source.name, a.span).cmp(&(&b.source.name, b.span)));
     for part in edits.chunk_by(|a, b| a.source == b.source) {
@@ -169,15 +192,6 @@ pub fn mend(diagnostics: &[Diagnostic], choose: impl Fn(&Diagnostic) -> Option<u
         mended.texts.push((source.clone(), text));
     }
     mended
-}
-
-impl Edit {
-    /// Returns whether both edits touch the same bytes or write at the same place.
-    fn touches(&self, other: &Edit) -> bool {
-        self.source == other.source
-            && self.span.start <= other.span.end
-            && other.span.start <= self.span.end
-    }
 }
 
 #[cfg(test)]
@@ -256,6 +270,23 @@ mod tests {
             }).collect();
             let mended = mend(&faults, |_| Some(0));
             prop_assert_eq!(mended.texts.len(), usize::from(!mended.made.is_empty()));
+        }
+
+        #[test]
+        fn edits_that_are_made_are_apart(spans in proptest::collection::vec((0u32..30, 0u32..4), 0..20)) {
+            let source = Source::new("t", "abcdefghijklmnopqrstuvwxyz0123456789");
+            let faults: Vec<_> = spans.iter().map(|&(start, length)| {
+                Diagnostic::error("x", "x").fix(Fix::sure("do").edit(&source, Span { start, end: start + length }, "X"))
+            }).collect();
+            let mended = mend(&faults, |_| Some(0));
+            let span = |at: usize| faults[at].fixes[0].edits[0].span;
+            let touch = |a: Span, b: Span| a.start <= b.end && b.start <= a.end;
+            let made: Vec<usize> = mended.made.iter().map(|(at, _)| *at).collect();
+            for at in 0..faults.len() {
+                let mut before = made.iter().filter(|&&other| other < at);
+                let is_free = before.all(|&other| !touch(span(at), span(other)));
+                prop_assert_eq!(made.contains(&at), is_free);
+            }
         }
 
         #[test]

@@ -64,12 +64,39 @@ fn told<'a>(out: &mut String, lead: &str, label: &'a Label, lines: &mut KnownLin
     if end_line > line {
         write!(out, ", to line {end_line}").expect("strings take all");
     } else if !text.is_empty() {
-        write!(out, ", at {}", visible_line(&clip(text))).expect("strings take all");
+        match spoken(text) {
+            Some(name) => write!(out, ", at {name}"),
+            None => write!(out, ", at {}", visible_line(&clip(text))),
+        }
+        .expect("strings take all");
     }
     match label.text.as_str() {
         "" => out.push_str(".\n"),
         text => writeln!(out, ": {}", sentence(&visible_line(text))).expect("strings take all"),
     }
+}
+
+/// Returns the name of a sign that a voice would leave out.
+fn spoken(text: &str) -> Option<&'static str> {
+    Some(match text {
+        "," => "a comma",
+        "." => "a point",
+        ":" => "a colon",
+        ";" => "a semicolon",
+        "=" => "an equals sign",
+        "-" => "a minus sign",
+        "+" => "a plus sign",
+        "\"" => "a double quote",
+        "'" => "a single quote",
+        "[" => "an opening bracket",
+        "]" => "a closing bracket",
+        "{" => "an opening brace",
+        "}" => "a closing brace",
+        "[]" => "an empty list",
+        "{}" => "an empty object",
+        "\"\"" => "an empty text",
+        _ => return None,
+    })
 }
 
 /// Ends a text as a sentence ends, so that a voice pauses there.
@@ -102,6 +129,7 @@ mod tests {
             .label(&config, 14..22, "chosen\nhere")
             .primary(&task, 38..42, "read here")
             .label(&task, 4..17, "")
+            .label(&task, 17..18, "")
             .label(&task, Span::new(0, 45), "the whole list")
             .note("two\nlines")
             .help("did you mean `box`?"),
@@ -112,6 +140,7 @@ mod tests {
             In tasks/a.json, line 3, column 20, at "bx": read here.
             Related place in aebuild.toml, line 2, column 7, to line 3: chosen\u{a}here.
             Related place in tasks/a.json, line 2, column 3, at {"id": "box"}.
+            Related place in tasks/a.json, line 2, column 16, at a comma.
             Related place in tasks/a.json, line 1, column 1, to line 4: the whole list.
             Note: two
             lines.

@@ -63,6 +63,8 @@ impl<'a> Parser<'a> {
             self.comma(b']');
         }
         self.open.pop();
+        // Most arrays and objects are small, and there are many.
+        items.shrink_to_fit();
         NodeKind::Array(items)
     }
 
@@ -125,6 +127,7 @@ impl<'a> Parser<'a> {
             }
         }
         self.open.pop();
+        members.shrink_to_fit();
         NodeKind::Object(members)
     }
 

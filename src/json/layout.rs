@@ -2,10 +2,10 @@
 //!
 //! An object or array that is broken has a line for each item. It is broken where it does not fit on its line, where one
 //! of its items is broken, and where its author broke it: where the first item stands on another line than the bracket.
-//! The outermost one always is. The order of all members stays.
+//! The outermost one always is. An array of numbers has as many of them on a line as fit. The order of all members stays.
 
 use super::{Node, NodeKind, Span};
-use crate::diagnostic::Source;
+use crate::diagnostic::{Diagnostic, Source};
 
 /// The columns of a line.
 const WIDTH: usize = 120;
@@ -24,6 +24,15 @@ pub fn layout(source: &Source, root: &Node) -> String {
     writer.value(root, 0, 0);
     out.push('\n');
     out
+}
+
+/// Returns a text in canonical layout, or why it has none.
+pub fn laid_out(source: &Source) -> Result<String, Vec<Diagnostic>> {
+    let parsed = super::parse(source);
+    match parsed.root {
+        Some(root) if parsed.faults.is_empty() => Ok(layout(source, &root)),
+        _ => Err(parsed.faults),
+    }
 }
 
 struct Writer<'a> {
@@ -45,6 +54,7 @@ impl Writer<'_> {
         }
         let inner = (level + 1) * INDENT;
         match &node.kind {
+            NodeKind::Array(items) if is_of_numbers(items) => self.fill(items, level),
             NodeKind::Array(items) => {
                 self.out.push_str("[\n");
                 for (at, item) in items.iter().enumerate() {
@@ -73,6 +83,34 @@ impl Writer<'_> {
         }
     }
 
+    /// Writes short items, as many on each line as fit.
+    fn fill(&mut self, items: &[Node], level: usize) {
+        let inner = (level + 1) * INDENT;
+        self.out.push_str("[\n");
+        self.indent(inner);
+        let mut column = inner;
+        for (at, item) in items.iter().enumerate() {
+            let text = self.source.slice(item.span);
+            // With its comma.
+            let wide = text.chars().count() + 1;
+            if column > inner && column + 1 + wide > WIDTH {
+                self.out.push('\n');
+                self.indent(inner);
+                column = inner;
+            } else if column > inner {
+                self.out.push(' ');
+                column += 1;
+            }
+            self.out.push_str(text);
+            self.out
+                .push_str(if at + 1 < items.len() { "," } else { "" });
+            column += wide;
+        }
+        self.out.push('\n');
+        self.indent(level * INDENT);
+        self.out.push(']');
+    }
+
     /// Returns whether a value is broken into lines although it may fit on one.
     fn is_broken(&self, node: &Node, level: usize) -> bool {
         let breaks_before = |first: Option<u32>| {
@@ -86,6 +124,7 @@ impl Writer<'_> {
             level == 0 || self.source.slice(between).contains('\n')
         };
         match &node.kind {
+            NodeKind::Array(items) if is_of_numbers(items) => level == 0,
             NodeKind::Array(items) => {
                 breaks_before(items.first().map(|item| item.span.start))
                     || items.iter().any(|item| self.is_broken(item, level + 1))
@@ -158,6 +197,12 @@ impl Writer<'_> {
     }
 }
 
+/// Returns whether a list is of numbers alone, of which nobody reads one a line.
+fn is_of_numbers(items: &[Node]) -> bool {
+    let is_number = |item: &Node| matches!(item.kind, NodeKind::Number(_));
+    !items.is_empty() && items.iter().all(is_number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,10 +250,30 @@ mod tests {
         );
     }
 
+    #[test]
+    fn numbers_stand_on_one_line_or_fill_as_many_as_they_need() {
+        let numbers = |n: usize, between: &str| {
+            let all: Vec<String> = (0..n).map(|at| (1000 + at).to_string()).collect();
+            format!(
+                "[{{\"id\": [{between}{}]}}]",
+                all.join(&format!(",{between}"))
+            )
+        };
+        assert_eq!(
+            laid_out(&numbers(3, "\n")),
+            "[\n  {\"id\": [1000, 1001, 1002]}\n]\n"
+        );
+        let text = laid_out(&numbers(50, "\n"));
+        assert_eq!(text, laid_out(&numbers(50, " ")));
+        let lines: Vec<usize> = text.lines().map(str::len).collect();
+        assert_eq!(lines, [1, 3, 11, 119, 119, 76, 5, 3, 1]);
+    }
+
     fn value() -> impl Strategy<Value = String> {
         let leaf = prop_oneof![
             Just("null".to_owned()),
             Just("-0.10e+2".to_owned()),
+            (0u64..1 << 40).prop_map(|number| number.to_string()),
             "[a-zΩ\\\\n]{0,12}".prop_map(|text| format!("\"{}\"", text.replace('\\', "\\\\"))),
         ];
         leaf.prop_recursive(4, 40, 6, |inner| {

@@ -355,11 +355,7 @@ impl Parser<'_> {
         text: impl Into<String>,
         help: &str,
     ) {
-        self.fault(span, |parser| {
-            Diagnostic::error(code, headline)
-                .primary(parser.source, span, text)
-                .help(help)
-        });
+        self.mendable(code, span, headline, text, help, None);
     }
 
     /// Adds a fault with one place, a text for it, a help and what mends it.

@@ -248,7 +248,15 @@ impl<'a> Checker<'a> {
                     Fix::offered("delete it").edit(self.source, cut, "")
                 })
             };
-            let help = match nearest(&member.key, known.names.iter().copied()) {
+            let there = nearest(&member.key, known.names.iter().copied());
+            // Of two values for one field only the author knows which is right; of one value twice nothing is lost.
+            let is_lost = there.is_some_and(|name| {
+                let same = members.iter().filter(|other| other.key == name);
+                !same
+                    .map(|other| other.value.to_value())
+                    .any(|value| value == member.value.to_value())
+            });
+            let help = match there {
                 Some(name) => {
                     format!("did you mean `{name}`, which is there already? delete one of them")
                 }
@@ -265,7 +273,8 @@ impl<'a> Checker<'a> {
                     )
                 }
             };
-            self.faults.push(fault.help(help).fix(delete()));
+            let fix = if is_lost { None } else { delete() };
+            self.faults.push(fault.help(help).fix(fix));
         }
     }
 

@@ -8,13 +8,12 @@ use lsp_types::request::Request as _;
 use serde::Deserialize;
 
 use super::publish::Texts;
-use super::root::CONFIG;
 use super::server::{Client, Server};
 use super::text::Encoding;
 use super::uri::{path_of, uri_of};
 use crate::diagnostic::Span;
 use crate::json::{Value, json, to_value};
-use crate::session::{Completion, CompletionKind, FileEdit, Location, complete_config};
+use crate::session::{Completion, CompletionKind, FileEdit, Location};
 
 /// Why a request has no answer.
 pub(super) type Refusal = (ErrorCode, String);
@@ -33,6 +32,7 @@ pub(super) fn capabilities(client: Client) -> Value {
         "referencesProvider": true,
         "renameProvider": {"prepareProvider": true},
         "documentSymbolProvider": true,
+        "documentFormattingProvider": true,
         "codeActionProvider": {"codeActionKinds": ["quickfix", super::fix::FIX_ALL]},
         "workspace": {"workspaceFolders": {"supported": true, "changeNotifications": true}},
     })
@@ -57,6 +57,7 @@ impl Server {
             lsp::request::PrepareRenameRequest::METHOD => self.prepare_rename(read(&params)?),
             lsp::request::Rename::METHOD => self.rename(read(&params)?),
             lsp::request::DocumentSymbolRequest::METHOD => self.symbols(read(&params)?),
+            lsp::request::Formatting::METHOD => self.formatting(read(&params)?),
             lsp::request::CodeActionRequest::METHOD => self.code_actions(read(&params)?),
             _ => Err((
                 ErrorCode::MethodNotFound,
@@ -97,11 +98,13 @@ impl Server {
         let Some(place) = self.place(&params.text_document_position)? else {
             return Ok(Value::Null);
         };
-        let is_config = place.path.file_name().is_some_and(|name| name == CONFIG);
-        let found = match (is_config, &mut self.roots[place.root].session) {
-            (true, _) => complete_config(&self.documents[&place.path].text, place.offset),
-            (false, Some(session)) => session.complete(&place.shown, place.offset),
-            (false, None) => Vec::new(),
+        let text = &self.documents[&place.path].text;
+        let found = match &mut self.roots[place.root].session {
+            Some(session) if is_toml(&place.path) => {
+                session.complete_settings(&place.path, text, place.offset)
+            }
+            Some(session) => session.complete(&place.shown, place.offset),
+            None => Vec::new(),
         };
         let items = found.iter().enumerate();
         let items = items.map(|(at, one)| self.completion_item(&place.path, at, one));
@@ -154,7 +157,12 @@ impl Server {
         let Some(session) = &mut self.roots[place.root].session else {
             return Ok(Value::Null);
         };
-        let Some(hover) = session.hover(&place.shown, place.offset) else {
+        let text = &self.documents[&place.path].text;
+        let found = match is_toml(&place.path) {
+            true => session.hover_settings(&place.path, text, place.offset),
+            false => session.hover(&place.shown, place.offset),
+        };
+        let Some(hover) = found else {
             return Ok(Value::Null);
         };
         let mut value = hover.text;
@@ -171,9 +179,16 @@ impl Server {
         let Some(place) = self.place(&params.text_document_position_params)? else {
             return Ok(Value::Null);
         };
-        let session = self.roots[place.root].session.as_mut();
-        let found = session.and_then(|session| session.definitions(&place.shown, place.offset));
-        let found = found.map_or_else(Vec::new, |(_, locations)| locations);
+        let text = &self.documents[&place.path].text;
+        let found = match &mut self.roots[place.root].session {
+            Some(session) if is_toml(&place.path) => {
+                session.definitions_in_settings(&place.path, text, place.offset)
+            }
+            Some(session) => session
+                .definitions(&place.shown, place.offset)
+                .map_or_else(Vec::new, |(_, locations)| locations),
+            None => Vec::new(),
+        };
         Ok(self.locations(&found))
     }
 
@@ -287,6 +302,28 @@ impl Server {
         });
         Ok(Value::Array(told.collect()))
     }
+}
+
+impl Server {
+    /// Lays a task file out, whatever the editor says of tabs and widths: there is one layout.
+    fn formatting(&mut self, params: lsp::DocumentFormattingParams) -> Result<Value, Refusal> {
+        let path = path_of(&params.text_document.uri);
+        let root = path.as_ref().and_then(|path| self.root_of(path));
+        let (Some(path), Some(root)) = (path, root) else {
+            return Ok(Value::Null);
+        };
+        let document = self.documents.get(&path);
+        // What a task puts into a sandbox is laid out by its author.
+        let document = document.filter(|_| self.roots[root].is_task(&path));
+        let edit = document.map(|document| super::format::edit(document, self.client.encoding));
+        Ok(edit.map_or(Value::Null, |edit| {
+            to_value(Vec::from_iter(edit)).unwrap_or_default()
+        }))
+    }
+}
+
+fn is_toml(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "toml")
 }
 
 fn read<'v, P: Deserialize<'v>>(params: &'v Value) -> Result<P, Refusal> {

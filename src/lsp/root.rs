@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::Setting;
 use super::overlay::{OpenTexts, Overlay};
 use super::publish::Faults;
+use crate::diagnostic::nearest;
 use crate::json::{self, Node};
 use crate::session::{Change, Registry, Session, SessionError, SessionOptions};
 
@@ -115,6 +116,15 @@ impl Root {
         Some(below.to_str()?.to_owned())
     }
 
+    /// Returns whether a file is one of its tasks.
+    pub(super) fn is_task(&mut self, path: &Path) -> bool {
+        let shown = self.shown(path);
+        match (&mut self.session, shown) {
+            (Some(session), Some(shown)) => session.is_task(&shown),
+            _ => false,
+        }
+    }
+
     /// Returns whether a file is in one of its task folders, or is its configuration.
     pub(super) fn has(&self, path: &Path) -> bool {
         if let Some(lone) = &self.lone {
@@ -143,13 +153,49 @@ pub(super) fn folder_above(path: &Path) -> Option<PathBuf> {
     kind.parent().map(Path::to_path_buf)
 }
 
-/// Returns whether a text is a list of steps, of which one has a type that there is.
+/// Returns whether a text is a list of steps: one has a type that there is, or nearly, or waits for another as steps do.
+///
+/// A list of objects with ids and types may be anything, so that is not enough.
 pub(super) fn is_task(text: &str, registry: Registry) -> bool {
     let source = crate::diagnostic::Source::new("", text);
     let root = json::parse(&source).root;
     let items = root.as_ref().and_then(Node::as_array).unwrap_or_default();
+    let known = || registry.0.iter().map(|one| one.name);
     items.iter().any(|item| {
-        let kind = item.get("type").and_then(Node::as_str);
-        kind.is_some_and(|kind| registry.find(kind).is_some())
+        let Some(kind) = item.get("type").and_then(Node::as_str) else {
+            return false;
+        };
+        let has_id = item.get("id").and_then(Node::as_str).is_some();
+        let waits = item.get("depends_on").and_then(Node::as_array).is_some();
+        registry.find(kind).is_some() || has_id && (waits || nearest(kind, known()).is_some())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::steps::REGISTRY;
+
+    #[test]
+    fn a_list_of_steps_is_known_by_what_only_steps_have() {
+        for text in [
+            r#"[{"type": "deploy_sandbox"}]"#,
+            r#"[{"id": "a", "type": "deploy_sandbx"}]"#,
+            r#"[{"id": "a", "type": "nothing", "depends_on": []}]"#,
+            r#"[1, {"id": "a", "type": "prompt_agent", "#,
+        ] {
+            assert!(is_task(text, REGISTRY), "{text}");
+        }
+        for text in [
+            "",
+            "{}",
+            r#"{"type": "deploy_sandbox"}"#,
+            r#"[{"id": "a", "type": "commonjs"}]"#,
+            r#"[{"type": "deploy_sandbx"}]"#,
+            r#"[{"id": 1, "type": "circle", "depends_on": []}]"#,
+            r#"[{"id": "a", "depends_on": []}]"#,
+        ] {
+            assert!(!is_task(text, REGISTRY), "{text}");
+        }
+    }
 }

@@ -87,20 +87,21 @@ impl Server {
 
     /// Returns the next message; while none waits, faults are looked for.
     fn next(&mut self) -> Option<Message> {
-        self.drain();
-        if self.queue.is_empty() {
-            self.publish();
+        loop {
             self.drain();
-        }
-        if self.queue.is_empty() {
-            let message = self.connection.receiver.recv().ok()?;
-            self.take(message);
-            self.drain();
-        }
-        // A message that takes back the only other one leaves none.
-        match self.queue.pop_front() {
-            Some(message) => Some(message),
-            None => self.next(),
+            if self.queue.is_empty() {
+                self.publish();
+                self.drain();
+            }
+            if self.queue.is_empty() {
+                let message = self.connection.receiver.recv().ok()?;
+                self.take(message);
+                self.drain();
+            }
+            // A message that takes back the only other one leaves none.
+            if let Some(message) = self.queue.pop_front() {
+                return Some(message);
+            }
         }
     }
 

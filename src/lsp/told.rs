@@ -1,10 +1,13 @@
 //! What is known of the result of a step, as Markdown.
 
+use crate::diagnostic::{differing, visible_line};
 use crate::report::{score, seconds};
 use crate::session::{Cause, StepId, StepResult, StepVerdict};
 
 /// How many reasons are told.
 const MAX_CAUSES: usize = 6;
+/// The most letters of a value that are shown beside what it was.
+const MAX_VALUE: usize = 60;
 
 /// Returns whether a result is kept and why not, how the step went last, and the start of what it printed.
 pub(super) fn result(result: &StepResult) -> String {
@@ -53,16 +56,12 @@ fn write_cause(text: &mut String, cause: &Cause, above: &StepId, depth: usize) {
     };
     text.push_str(&format!("\n{indent}- {whose}{}", cause.reason));
     if let Some((old, new)) = cause.reason.old_and_new() {
-        text.push_str(&format!(" (was {}, now {})", clip(&old), clip(&new)));
+        let (old, new) = differing(&visible_line(&old), &visible_line(&new), MAX_VALUE);
+        text.push_str(&format!(" (was {old}, now {new})"));
     }
     if depth < 3 {
         for deeper in cause.then.iter().take(MAX_CAUSES) {
             write_cause(text, deeper, &cause.step, depth + 1);
         }
     }
-}
-
-fn clip(text: &str) -> String {
-    let line = crate::diagnostic::visible_line(text);
-    crate::diagnostic::clip(&line).into_owned()
 }

@@ -28,8 +28,11 @@ pub(super) fn stdio() -> io::Result<(Connection, JoinHandle<()>)> {
                         }
                     }
                     Ok(Some(Err(text))) => refuse(&text),
-                    // Without a length nobody knows where the next message starts.
-                    Ok(None) | Err(_) => return,
+                    Ok(None) => return,
+                    Err(error) => {
+                        let _ = writeln!(io::stderr(), "aebuild lsp: {error}");
+                        return;
+                    }
                 }
             }
         })?;
@@ -45,25 +48,36 @@ pub(super) fn stdio() -> io::Result<(Connection, JoinHandle<()>)> {
     Ok((ours, writer))
 }
 
+/// The longest line of a header, in bytes.
+const MAX_LINE: u64 = 1 << 16;
+
 /// Reads a message; what is none comes back as the text that says why. `None` at the end.
+///
+/// Without a length nobody knows where a message ends, so what follows is read as headers until one has a length: one
+/// message is lost, and with it at most the next one.
 fn read(input: &mut impl BufRead) -> io::Result<Option<Result<Message, String>>> {
-    let bad = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text.to_owned());
-    let mut length = None;
+    let mut length: Option<usize> = None;
+    let mut has_header = false;
     loop {
-        let mut line = String::new();
-        if input.by_ref().take(1 << 16).read_line(&mut line)? == 0 {
-            return Ok(None);
+        let mut line = Vec::new();
+        if input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
+            return match has_header {
+                true => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+                false => Ok(None),
+            };
         }
+        let line = String::from_utf8_lossy(&line);
         let line = line.trim_end();
         if line.is_empty() {
             break;
         }
-        let (name, value) = line.split_once(':').ok_or_else(|| bad("not a header"))?;
-        if name.eq_ignore_ascii_case("content-length") {
-            length = value.trim().parse().ok();
-        }
+        has_header = true;
+        length = length_in(line).or(length);
     }
-    let length: usize = length.ok_or_else(|| bad("no length"))?;
+    let Some(length) = length else {
+        let text = "a message has no header `Content-Length` with a number";
+        return Ok(Some(Err(text.to_owned())));
+    };
     if length > MAX_BYTES {
         let mut rest = input.take(length as u64);
         io::copy(&mut rest, &mut io::sink())?;
@@ -75,6 +89,14 @@ fn read(input: &mut impl BufRead) -> io::Result<Option<Result<Message, String>>>
     Ok(Some(json::from_slice(&bytes).map_err(|error| {
         format!("the message cannot be read: {error}")
     })))
+}
+
+/// Returns the length that a line of a header tells, also where the rest of a lost message stands before it.
+fn length_in(line: &str) -> Option<usize> {
+    const NAME: &str = "content-length:";
+    let line = line.to_ascii_lowercase();
+    let at = line.rfind(NAME)?;
+    line[at + NAME.len()..].trim().parse().ok()
 }
 
 /// Says that a message could not be read; which one it was nobody knows.
@@ -102,6 +124,12 @@ mod tests {
             text("{"),
             text(r#"{"jsonrpc": "2.0", "method": "exit"}"#),
             "nonsense\r\n\r\n".to_owned(),
+            text(r#"{"jsonrpc": "2.0", "method": "one"}"#),
+            // The length is missing, so the text is taken for a header.
+            "Content-Length: x\r\n\r\n{\"jsonrpc\": \"2.0\"}".to_owned(),
+            text(r#"{"jsonrpc": "2.0", "method": "two"}"#),
+            "\u{e9}\u{0}: \r\n".to_owned(),
+            text(r#"{"jsonrpc": "2.0", "method": "three"}"#),
         ]
         .concat();
         let mut input = input.as_bytes();
@@ -109,8 +137,20 @@ mod tests {
         assert!(first.is_err_and(|text| text.starts_with("the message cannot be read: ")));
         let second = read(&mut input).expect("bytes").expect("a message");
         assert!(matches!(second, Ok(Message::Notification(one)) if one.method == "exit"));
-        assert!(read(&mut input).is_err());
+        let mut next = || read(&mut input).expect("bytes").expect("a message");
+        let is_lost = |found: Result<Message, String>| {
+            found.is_err_and(|text| text.contains("`Content-Length`"))
+        };
+        let is = |found: Result<Message, String>, method: &str| matches!(found, Ok(Message::Notification(one)) if one.method == method);
+        assert!(is_lost(next()));
+        assert!(is(next(), "one"));
+        assert!(is_lost(next()));
+        assert!(is(next(), "two"));
+        assert!(is(next(), "three"));
+        assert!(matches!(read(&mut input), Ok(None)));
         assert!(matches!(read(&mut &b""[..]), Ok(None)));
-        assert!(read(&mut &b"Content-Length: 9\r\n\r\n{}"[..]).is_err());
+        for cut in ["Content-Length: 9\r\n\r\n{}", "Content-Length: 9\r\n"] {
+            assert!(read(&mut cut.as_bytes()).is_err(), "{cut}");
+        }
     }
 }

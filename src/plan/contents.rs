@@ -75,6 +75,11 @@ impl FileMemo {
         Ok((digest, before.size))
     }
 
+    /// Forgets files that are not there: of whoever worked here before, or by the names that they had from another folder.
+    pub fn forget_gone(&mut self, system: &dyn System) {
+        self.known.retain(|path, _| system.metadata(path).is_ok());
+    }
+
     /// Returns every file that was hashed.
     pub fn paths(&self) -> Vec<PathBuf> {
         let all = self.known.keys().chain(self.last.keys());
@@ -198,6 +203,21 @@ mod tests {
         system.write("/a", "two");
         let second = memo.digest(&system, Path::new("/a")).unwrap();
         assert_ne!(first, second);
+    }
+
+    #[test]
+    fn what_is_long_gone_is_no_difference() {
+        let system = MemorySystem::new();
+        system.write("/a", "one");
+        let stamp = system.metadata(Path::new("/a")).unwrap().stamp;
+        let digest = Digest::of_bytes(b"one");
+        let known = ["/a", "/gone"].map(|path| (PathBuf::from(path), stamp, digest));
+        let mut memo = FileMemo::from_known(known);
+        memo.forget_gone(&system);
+        assert_eq!(memo.paths(), [PathBuf::from("/a")]);
+        assert_eq!(memo.differs(&system, Path::new("/gone")), None);
+        system.remove("/a");
+        assert_eq!(memo.differs(&system, Path::new("/a")), Some(true));
     }
 
     #[test]

@@ -136,7 +136,7 @@ pub fn graph(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<StepGr
 /// Returns one step of a task: equal after an edit of another step.
 #[salsa::tracked(returns(ref))]
 pub fn step(db: &dyn Db, input: TaskInput, setting: SettingInput, at: u32) -> Arc<StepDecl> {
-    Arc::new(task(db, input, setting).steps[at as usize].clone())
+    task(db, input, setting).steps[at as usize].clone()
 }
 
 /// Builds a step from its fields.

@@ -7,6 +7,10 @@ use std::io::{self, BufWriter, IsTerminal as _, Write};
 
 use crate::diagnostic::{visible, visible_line};
 use crate::record::Redactor;
+use crate::system::terminal;
+
+/// The columns of what is no terminal.
+const WIDTH: usize = 100;
 
 /// How a text is painted where colours are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +51,8 @@ pub struct Printer {
     pub can_redraw: bool,
     /// The columns of the terminal.
     pub width: usize,
+    /// The columns that the user gives.
+    given_width: Option<usize>,
     /// Whether faults are told in sentences rather than drawn.
     pub is_narrated: bool,
     /// Whether more is told.
@@ -98,17 +104,26 @@ impl Printer {
         let is_narrated = is_set("NO_GRAPHICS") && !is_zero("NO_GRAPHICS");
         let (out, err) = (io::stdout(), io::stderr());
         let width = variable("COLUMNS").and_then(|columns| columns.parse().ok());
-        Printer {
+        let mut printer = Printer {
             out_color: color(out.is_terminal()),
             err_color: color(err.is_terminal()),
             can_redraw: err.is_terminal() && !is_dumb && !is_set("CI"),
-            width: width.filter(|width| *width > 0).unwrap_or(100),
+            width: WIDTH,
+            given_width: width.filter(|width| *width > 0),
             is_narrated,
             is_verbose: false,
             redactor: Redactor::default(),
             out: Sink::new(Box::new(out)),
             err: Sink::new(Box::new(err)),
-        }
+        };
+        printer.measure();
+        printer
+    }
+
+    /// Looks how wide the terminal is now.
+    pub fn measure(&mut self) {
+        let found = || terminal::columns().map(usize::from);
+        self.width = self.given_width.or_else(found).unwrap_or(WIDTH);
     }
 
     /// Returns a printer without colours to these outputs.
@@ -119,7 +134,8 @@ impl Printer {
             out_color: false,
             err_color: false,
             can_redraw: false,
-            width: 100,
+            width: WIDTH,
+            given_width: Some(WIDTH),
             is_narrated: false,
             is_verbose: false,
             redactor: Redactor::default(),

@@ -2,12 +2,12 @@
 
 use crate::event::Tally;
 
-/// Returns a number with its noun: `1 task`, `2 tasks`.
+/// Returns a number with its noun: `1 task`, `2 tasks`, `2 fixes`.
 pub fn count(n: u64, noun: &str) -> String {
-    if n == 1 {
-        format!("1 {noun}")
-    } else {
-        format!("{n} {noun}s")
+    match (n, noun.ends_with(['s', 'x'])) {
+        (1, _) => format!("1 {noun}"),
+        (_, true) => format!("{n} {noun}es"),
+        (_, false) => format!("{n} {noun}s"),
     }
 }
 

@@ -234,7 +234,14 @@ fn verify_one(
         (_, Some(on)) if !planned.candidates.is_empty() && planned.forced.is_none() => {
             Forecasted::Waits { on }
         }
-        (Verdict::Dirty(reasons), Some(_)) => Forecasted::Dirty(reasons),
+        (Verdict::Dirty(mut reasons), Some(_)) => {
+            // What it would look up is not there yet.
+            let is_read = |reason: &DirtyReason| matches!(reason, DirtyReason::ReadChanged { .. });
+            if !reasons.iter().all(is_read) {
+                reasons.retain(|reason| !is_read(reason));
+            }
+            Forecasted::Dirty(reasons)
+        }
         (Verdict::Hit(_), Some(on)) => Forecasted::Waits { on },
     }
 }

@@ -3,12 +3,14 @@
 //! Files are named as people are shown them. Nothing is written, not even what is remembered between runs.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::change::absolute;
 use super::load::Unit;
+use super::setting::ENV_TOOLS;
 use super::{Explanation, RunOptions, SeedRow, Session, SessionError};
+use crate::assist::settings::{self, Settings};
 use crate::assist::{
     self, Completion, Hover, Noun, Refused, Replacement, Scene, Symbol, Target, sites,
 };
@@ -107,6 +109,82 @@ impl Session {
         self.ask(shown, |scene| assist::hover(scene, offset))?
     }
 
+    /// Returns what may be written at an offset of `aebuild.toml`, an `env.toml` or an `agent.toml`.
+    pub fn complete_settings(&mut self, path: &Path, text: &str, offset: usize) -> Vec<Completion> {
+        let found = self.settings(path, text, |settings| settings::complete(settings, offset));
+        found.unwrap_or_default()
+    }
+
+    /// Returns what stands at an offset of such a file.
+    pub fn hover_settings(&mut self, path: &Path, text: &str, offset: usize) -> Option<Hover> {
+        self.settings(path, text, |settings| settings::hover(settings, offset))?
+    }
+
+    /// Returns where what is named at an offset of such a file is made.
+    pub fn definitions_in_settings(
+        &mut self,
+        path: &Path,
+        text: &str,
+        offset: usize,
+    ) -> Vec<Location> {
+        let found = self.settings(path, text, |all| settings::definitions(all, offset));
+        let targets = found
+            .flatten()
+            .map_or_else(Vec::new, |(_, targets)| targets);
+        let locations = targets
+            .into_iter()
+            .filter_map(|target| self.location(target, None));
+        locations.collect()
+    }
+
+    /// Asks something of a file of settings.
+    fn settings<T>(
+        &mut self,
+        path: &Path,
+        text: &str,
+        ask: impl FnOnce(&Settings<'_>) -> T,
+    ) -> Option<T> {
+        let name = path.file_name()?.to_str()?;
+        let kind = path
+            .parent()?
+            .parent()?
+            .file_name()
+            .and_then(|name| name.to_str());
+        let file = match (name, kind) {
+            (config::FILE_NAME, _) => settings::File::Config,
+            ("env.toml", Some("envs")) => settings::File::Env,
+            ("agent.toml", Some("agents")) => settings::File::Agent,
+            _ => return None,
+        };
+        let all = 0..self.located.len();
+        let folders: Vec<_> = all.map(|at| self.load_folder(at).folder.clone()).collect();
+        let folders: Vec<&TaskFolder> = folders.iter().map(|folder| &**folder).collect();
+        Some(ask(&Settings {
+            text,
+            file,
+            folders: &folders,
+            config: &self.config,
+            types: self.registry,
+        }))
+    }
+
+    /// Returns where a target is; the task file is given where it may be in one.
+    fn location(&self, target: Target, stage: Option<&Stage>) -> Option<Location> {
+        match target {
+            Target::Here(span) => stage.map(|stage| Location {
+                path: stage.path.clone(),
+                source: Some(stage.source.clone()),
+                span,
+            }),
+            Target::File(path) => Some(Location {
+                path: absolute(self.system.as_ref(), &path),
+                source: None,
+                span: Span::at(0),
+            }),
+            Target::Config(keys) => self.table(&keys),
+        }
+    }
+
     /// Returns the steps of a task file.
     pub fn symbols(&mut self, shown: &str) -> Vec<Symbol> {
         self.ask(shown, assist::symbols).unwrap_or_default()
@@ -147,19 +225,9 @@ impl Session {
     pub fn definitions(&mut self, shown: &str, offset: usize) -> Option<(Span, Vec<Location>)> {
         let stage = self.stage(shown)?;
         let (span, targets) = assist::definitions(&self.scene(&stage), offset)?;
-        let locations = targets.into_iter().filter_map(|target| match target {
-            Target::Here(span) => Some(Location {
-                path: stage.path.clone(),
-                source: Some(stage.source.clone()),
-                span,
-            }),
-            Target::File(path) => Some(Location {
-                path: absolute(self.system.as_ref(), &path),
-                source: None,
-                span: Span::at(0),
-            }),
-            Target::Config(keys) => self.table(&keys),
-        });
+        let locations = targets
+            .into_iter()
+            .filter_map(|target| self.location(target, Some(&stage)));
         Some((span, locations.collect()))
     }
 
@@ -175,7 +243,7 @@ impl Session {
         })
     }
 
-    fn toml(&self, path: &std::path::Path, shown: &str) -> Option<(Source, Node)> {
+    fn toml(&self, path: &Path, shown: &str) -> Option<(Source, Node)> {
         let (source, _) = folder::read_source(self.system.as_ref(), path, shown).ok()?;
         let (root, _) = parse::toml::parse(&source);
         Some((source, root))
@@ -305,6 +373,11 @@ impl Session {
         })
     }
 
+    /// Returns whether a file is a task.
+    pub fn is_task(&mut self, shown: &str) -> bool {
+        self.find_task(shown).is_some()
+    }
+
     fn find_task(&mut self, shown: &str) -> Option<(usize, String)> {
         (0..self.located.len()).find_map(|at| {
             let tasks = &self.load_folder(at).folder.tasks;
@@ -334,6 +407,7 @@ impl Session {
             folder: &stage.folder,
             config: &self.config,
             types: self.registry,
+            tools: &ENV_TOOLS,
         }
     }
 
@@ -341,11 +415,6 @@ impl Session {
         let stage = self.stage(shown)?;
         Some(ask(&self.scene(&stage)))
     }
-}
-
-/// Returns what may be written at an offset of `aebuild.toml`.
-pub fn complete_config(text: &str, offset: usize) -> Vec<Completion> {
-    assist::complete_config(text, offset)
 }
 
 fn unit(folder: usize, name: &str, shown: &str) -> Unit {

@@ -10,7 +10,7 @@ use super::setting::read_config;
 use crate::diagnostic::Diagnostic;
 use crate::system::{FileKind, System};
 use crate::task::config;
-use crate::task::folder::{self, ArtifactFile, TaskFolder};
+use crate::task::folder::{self, ArtifactFile, Located, TaskFolder};
 
 /// Something on disk that may have changed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,15 +24,30 @@ pub enum Change {
 /// What is different after [`Session::apply_changes`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
-    /// The files whose content differs, as people are shown them, sorted.
+    /// The files that came, went or have another content, as people are shown them, sorted.
     pub files: Vec<String>,
-    /// Whether anything differs, such as a folder's listing.
+    /// Whether anything differs.
     pub anything: bool,
+    /// The task files among them, as people are shown them.
+    pub tasks: BTreeSet<String>,
+    /// Whether something else differs than these.
+    pub besides: bool,
 }
 
 impl Changed {
+    fn something(&mut self) {
+        self.anything = true;
+        self.besides = true;
+    }
+
     fn file(&mut self, shown: impl Into<String>) {
         self.files.push(shown.into());
+        self.something();
+    }
+
+    fn task(&mut self, shown: &str) {
+        self.files.push(shown.to_owned());
+        self.tasks.insert(shown.to_owned());
         self.anything = true;
     }
 }
@@ -100,6 +115,11 @@ impl Session {
         changed.files.sort();
         changed.files.dedup();
         changed
+    }
+
+    /// Begins to tell changes from now on: what was gone before is none.
+    pub fn forget_gone(&mut self) {
+        self.memo.forget_gone(self.system.as_ref());
     }
 
     fn suspects(&mut self, changes: &[Change]) -> Suspects {
@@ -185,15 +205,22 @@ impl Session {
                     self.folders.insert(at, loaded);
                 }
             }
+            let others = |one: &&Located, all: &[Located]| !all.contains(one);
+            let came = located.iter().filter(|one| others(one, &self.located));
+            let went = self.located.iter().filter(|one| others(one, &located));
+            changed
+                .files
+                .extend(came.chain(went).map(|one| one.shown.clone()));
             self.located = located;
-            changed.anything = true;
+            changed.something();
         }
         match read_config(system.as_ref(), &self.options, &self.located) {
             // Where nothing is left of what was named, the workspace stays what it was.
             Ok(_) if self.located.is_empty() => {}
             Ok(found) => {
                 if found.digest != self.config_digest {
-                    changed.file(config::FILE_NAME);
+                    let path = found.workspace.join(config::FILE_NAME);
+                    changed.file(self.shown(&path));
                 }
                 self.workspace = found.workspace;
                 self.config = found.config;
@@ -202,7 +229,9 @@ impl Session {
             }
             Err(error) => faults.push(Diagnostic::error("unreadable", error.to_string())),
         }
-        changed.anything |= faults != self.faults;
+        if faults != self.faults {
+            changed.something();
+        }
         self.faults = faults;
     }
 
@@ -210,7 +239,7 @@ impl Session {
     fn apply_folder(&mut self, at: usize, changed: &mut Changed) {
         let Some(before) = self.folders.remove(&at) else {
             // Nobody has looked at it yet.
-            changed.anything = true;
+            changed.something();
             return;
         };
         let (folder, faults, watched) = self.read_folder(at);
@@ -229,9 +258,15 @@ impl Session {
             ignored: old.ignored.clone(),
             // What a file says that was read for it is among the rest.
             config_files: old.config_files.clone(),
+            tasks: old.tasks.clone(),
             ..folder.clone()
         };
-        changed.anything |= *old != described || old_faults != faults;
+        if *old != described || old_faults != faults {
+            changed.something();
+        }
+        if !is_same {
+            self.name_differences(&old, &folder, changed);
+        }
         let folder = match is_same {
             true => old,
             false => {
@@ -254,7 +289,7 @@ impl Session {
                 Err(fault) if fault == *why => true,
                 // Whoever needs it next reads it.
                 _ => {
-                    changed.file(&entry.shown);
+                    changed.task(&entry.shown);
                     false
                 }
             }
@@ -274,6 +309,25 @@ impl Session {
         self.folders.insert(at, loaded);
         for name in names {
             self.apply_task(at, &name, changed);
+        }
+    }
+
+    /// Names the files that one of two states of a folder has and the other has not.
+    fn name_differences(&self, old: &TaskFolder, new: &TaskFolder, changed: &mut Changed) {
+        let tasks = |folder: &'_ TaskFolder| -> BTreeSet<String> {
+            let tasks = folder.tasks.iter();
+            tasks.map(|task| task.shown.clone()).collect()
+        };
+        for shown in tasks(old).symmetric_difference(&tasks(new)) {
+            changed.task(shown);
+        }
+        fn all(folder: &TaskFolder) -> BTreeSet<(&Path, bool)> {
+            let all = files(folder);
+            all.map(|file| (file.source.as_path(), file.executable))
+                .collect()
+        }
+        for (path, _) in all(old).symmetric_difference(&all(new)) {
+            changed.file(self.shown(path));
         }
     }
 
@@ -298,7 +352,7 @@ impl Session {
                 task.read_us = read_us;
                 task.faults = faults;
                 if *task.input.source(&self.db) != source {
-                    changed.file(&entry.shown);
+                    changed.task(&entry.shown);
                     task.input.edit(&mut self.db, source);
                 }
             }
@@ -306,7 +360,7 @@ impl Session {
             Err(fault) => {
                 loaded.tasks.remove(name);
                 loaded.unread.insert(name.to_owned(), fault);
-                changed.anything = true;
+                changed.task(&entry.shown);
             }
         }
     }
@@ -316,8 +370,7 @@ impl Session {
         let system = self.system.clone();
         match self.memo.differs(system.as_ref(), path) {
             Some(true) => {
-                let shown = self.shown_of(path);
-                changed.file(shown);
+                changed.file(self.shown(path));
             }
             Some(false) => {}
             // Nobody hashed it yet, but somebody may have looked into it.
@@ -325,15 +378,14 @@ impl Session {
                 let is_used = |file: &ArtifactFile| is_same_path(&file.source, path);
                 let mut folders = self.folders.values();
                 if folders.any(|loaded| files(&loaded.folder).any(is_used)) {
-                    let shown = self.shown_of(path);
-                    changed.file(shown);
+                    changed.file(self.shown(path));
                 }
             }
         }
     }
 
     /// Returns a path as people are shown it.
-    fn shown_of(&self, path: &Path) -> String {
+    pub fn shown(&self, path: &Path) -> String {
         for located in &self.located {
             let root = self.system.canonical(&located.root);
             let roots = [Some(located.root.clone()), root.ok()];

@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Session;
+use super::load::Loaded;
 use super::setting::find_program;
 use crate::check::{CLOCK_TOOLS, secret};
 use crate::diagnostic::{Diagnostic, Severity, Source, Span, did_you_mean};
 use crate::digest::Digest;
-use crate::plan::{self, Deployed, SettingInput, TaskInput};
+use crate::plan::{self, Database, Deployed, SettingInput, TaskInput};
 use crate::provider::builtin;
 use crate::step::{Deploys, Refusal, Step, ToolRef};
-use crate::system::FileKind;
+use crate::system::{FileKind, System};
+use crate::task::config::Config;
 use crate::task::deploy::{AgentRun, EnvRun, EnvSpec};
 use crate::task::folder::{self, TaskFolder};
 use crate::task::parse::names::has_placeholder;
@@ -59,7 +61,60 @@ const MAX_SECRET_BYTES: u64 = 1 << 20;
 /// How many files are given to one process.
 const MAX_FILES: usize = 200;
 
+/// What looks at tasks and changes nothing, so that each of several threads may have one.
+pub(super) struct Inspector<'a> {
+    pub(super) db: &'a Database,
+    pub(super) system: &'a dyn System,
+    pub(super) config: &'a Config,
+    pub(super) folders: &'a BTreeMap<usize, Loaded>,
+    pub(super) workspace: &'a Path,
+}
+
 impl Session {
+    /// Returns the keys that stand in the files of the envs and agents of a folder.
+    pub(super) fn secrets_of(&mut self, at: usize) -> Vec<Diagnostic> {
+        let folder = self.load_folder(at).folder.clone();
+        if self.load_folder(at).secrets.is_none() {
+            let mut found = Vec::new();
+            for (kind, all) in [("envs", &folder.envs), ("agents", &folder.agents)] {
+                for definition in all.values() {
+                    let own = match kind {
+                        "envs" => "env.toml",
+                        _ => "agent.toml",
+                    };
+                    let files = definition.files.iter();
+                    let files = files.map(|file| (file.path.clone(), file.source.clone()));
+                    let own = (own.to_owned(), definition.folder.join(own));
+                    for (path, source) in [own].into_iter().chain(files).take(MAX_FILES) {
+                        let is_text = SECRET_ENDS.iter().any(|end| path.ends_with(end));
+                        let bytes = is_text.then(|| self.system.read(&source, MAX_SECRET_BYTES));
+                        let Some(Ok(bytes)) = bytes else { continue };
+                        let shown =
+                            folder.shown_path(&format!("{kind}/{}/{path}", definition.name));
+                        let (source, _) = Source::from_bytes(&shown, &bytes);
+                        found.extend(secret::faults(&source));
+                    }
+                }
+            }
+            crate::check::level::apply(&self.config.lint, &mut found);
+            self.load_folder(at).secrets = Some(found);
+        }
+        self.load_folder(at).secrets.clone().unwrap_or_default()
+    }
+
+    /// Returns what looks at tasks.
+    pub(super) fn inspector(&self) -> Inspector<'_> {
+        Inspector {
+            db: &self.db,
+            system: self.system.as_ref(),
+            config: &self.config,
+            folders: &self.folders,
+            workspace: &self.workspace,
+        }
+    }
+}
+
+impl Inspector<'_> {
     /// Looks at the artifacts of the steps that can tell before the run what is wrong with them; adds the Python files that
     /// they run.
     pub(super) fn inspect(
@@ -70,20 +125,20 @@ impl Session {
         programs: &mut Vec<Program>,
     ) -> Vec<Diagnostic> {
         let mut faults: Vec<Diagnostic> = Vec::new();
-        let Some(loaded) = self.folders.get(&at) else {
+        let Some(folder) = self.folder(at) else {
             return faults;
         };
-        for (ix, step) in self.steps_of(input, setting).iter().enumerate() {
+        for (ix, step) in steps_of(self.db, input, setting).iter().enumerate() {
             let Some(step) = step else { continue };
-            let unknown = self.unknown_tools(&loaded.folder, step.as_ref());
+            let unknown = self.unknown_tools(folder, step.as_ref());
             if !unknown.is_empty() {
-                faults.extend(plan::refused(&self.db, input, setting, ix as u32, unknown));
+                faults.extend(plan::refused(self.db, input, setting, ix as u32, unknown));
             }
             if !step.inspects() {
                 continue;
             }
             for artifact in step.artifacts() {
-                let Some(artifact) = loaded.folder.artifact(&artifact.name) else {
+                let Some(artifact) = folder.artifact(&artifact.name) else {
                     continue;
                 };
                 let found = step.inspect(&plan::unhashed(artifact), &artifact.shown);
@@ -94,9 +149,9 @@ impl Session {
                 programs.extend(python);
                 if let Some((env_id, file)) = &found.state {
                     let shown = format!("{}/{}", artifact.shown, file.path);
-                    faults.extend(self.state_faults(&loaded.folder, env_id, &shown, &file.source));
+                    faults.extend(self.state_faults(folder, env_id, &shown, &file.source));
                 }
-                let refused = plan::refused(&self.db, input, setting, ix as u32, found.refusals);
+                let refused = plan::refused(self.db, input, setting, ix as u32, found.refusals);
                 for fault in found.faults.into_iter().chain(refused) {
                     if !faults.contains(&fault) {
                         faults.push(fault);
@@ -183,37 +238,6 @@ impl Session {
         refusals
     }
 
-    /// Returns the keys that stand in the files of the envs and agents of a folder.
-    pub(super) fn secrets_of(&mut self, at: usize) -> Vec<Diagnostic> {
-        let folder = self.load_folder(at).folder.clone();
-        if self.load_folder(at).secrets.is_none() {
-            let mut found = Vec::new();
-            for (kind, all) in [("envs", &folder.envs), ("agents", &folder.agents)] {
-                for definition in all.values() {
-                    let own = match kind {
-                        "envs" => "env.toml",
-                        _ => "agent.toml",
-                    };
-                    let files = definition.files.iter();
-                    let files = files.map(|file| (file.path.clone(), file.source.clone()));
-                    let own = (own.to_owned(), definition.folder.join(own));
-                    for (path, source) in [own].into_iter().chain(files).take(MAX_FILES) {
-                        let is_text = SECRET_ENDS.iter().any(|end| path.ends_with(end));
-                        let bytes = is_text.then(|| self.system.read(&source, MAX_SECRET_BYTES));
-                        let Some(Ok(bytes)) = bytes else { continue };
-                        let shown =
-                            folder.shown_path(&format!("{kind}/{}/{path}", definition.name));
-                        let (source, _) = Source::from_bytes(&shown, &bytes);
-                        found.extend(secret::faults(&source));
-                    }
-                }
-            }
-            crate::check::level::apply(&self.config.lint, &mut found);
-            self.load_folder(at).secrets = Some(found);
-        }
-        self.load_folder(at).secrets.clone().unwrap_or_default()
-    }
-
     /// Returns what the steps of a task need that this machine does not have, as far as it can be seen without asking.
     pub(super) fn lacking(
         &self,
@@ -222,22 +246,21 @@ impl Session {
         setting: SettingInput,
     ) -> Vec<Diagnostic> {
         let mut faults = Vec::new();
-        let Some(loaded) = self.folders.get(&at) else {
+        let Some(folder) = self.folder(at) else {
             return faults;
         };
-        let system = self.system.as_ref();
         let mut say = |ix: usize, severity: Severity, refusals: Vec<Refusal>| {
-            let told = plan::refused(&self.db, input, setting, ix as u32, refusals);
+            let told = plan::refused(self.db, input, setting, ix as u32, refusals);
             faults.extend(
                 told.into_iter()
                     .map(|fault| Diagnostic { severity, ..fault }),
             );
         };
-        for (ix, step) in self.steps_of(input, setting).iter().enumerate() {
+        for (ix, step) in steps_of(self.db, input, setting).iter().enumerate() {
             let Some(step) = step.as_ref() else { continue };
             let missing = step.programs().into_iter().filter(|(_, name)| {
                 let is_plain = !name.contains('/') && !has_placeholder(name);
-                is_plain && !name.is_empty() && find_program(system, name).is_none()
+                is_plain && !name.is_empty() && find_program(self.system, name).is_none()
             });
             let missing = missing.map(|(field, name)| {
                 let what = format!("the program `{name}` is not on this machine");
@@ -248,10 +271,10 @@ impl Session {
             let Some(deploys) = step.deploys() else {
                 continue;
             };
-            let deployed = plan::deployed(&deploys, &loaded.folder, &self.config);
+            let deployed = plan::deployed(&deploys, folder, self.config);
             let process = deployed.as_ref().ok().and_then(Deployed::process);
             for mount in process.map(|run| run.mount.clone()).unwrap_or_default() {
-                let found = system.metadata(&self.workspace.join(&mount));
+                let found = self.system.metadata(&self.workspace.join(&mount));
                 if found.is_ok_and(|found| found.kind == FileKind::Folder) {
                     continue;
                 }
@@ -298,15 +321,20 @@ impl Session {
         (!is_there).then_some(address)
     }
 
+    /// Returns a folder that was read.
+    pub(super) fn folder(&self, at: usize) -> Option<&Arc<TaskFolder>> {
+        self.folders.get(&at).map(|loaded| &loaded.folder)
+    }
+}
+
+impl Session {
+    /// Returns the steps of a task, `None` where one cannot be built.
     pub(super) fn steps_of(
         &self,
         input: TaskInput,
         setting: SettingInput,
     ) -> Vec<Option<Arc<dyn Step>>> {
-        let n = plan::task(&self.db, input, setting).steps.len() as u32;
-        (0..n)
-            .map(|at| plan::built(&self.db, input, setting, at).step.clone())
-            .collect()
+        steps_of(&self.db, input, setting)
     }
 
     /// Returns where Python files cannot be read as Python; nothing where there is no Python to ask.
@@ -359,6 +387,18 @@ impl Session {
         });
         faults.collect()
     }
+}
+
+/// Returns the steps of a task, `None` where one cannot be built.
+pub(super) fn steps_of(
+    db: &Database,
+    input: TaskInput,
+    setting: SettingInput,
+) -> Vec<Option<Arc<dyn Step>>> {
+    let n = plan::task(db, input, setting).steps.len() as u32;
+    (0..n)
+        .map(|at| plan::built(db, input, setting, at).step.clone())
+        .collect()
 }
 
 impl Slip {

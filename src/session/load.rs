@@ -204,7 +204,7 @@ impl Session {
         let (inputs, unread) = self.inputs_of(units);
         faults.extend(unread);
         faults.extend(self.folder_faults());
-        self.look_together(&inputs, options, isolation, true);
+        self.look_together(&inputs, options, isolation);
         crate::check::level::apply(&self.config.lint, &mut faults);
         let mut prepared = Vec::new();
         let mut warnings: Vec<Diagnostic> = Vec::new();
@@ -227,7 +227,9 @@ impl Session {
                 handle = self.setting_input(setting);
             }
             let found = plan::checked(&self.db, input, handle).clone();
-            let looked = self.inspect(unit.folder, input, handle, &mut Vec::new());
+            let looked = self
+                .inspector()
+                .inspect(unit.folder, input, handle, &mut Vec::new());
             let (errors, mut mild): (Vec<_>, Vec<_>) = found
                 .iter()
                 .cloned()
@@ -267,7 +269,6 @@ impl Session {
         inputs: &[(Unit, TaskInput)],
         options: &RunOptions,
         isolation: &'static str,
-        plans: bool,
     ) {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let Some((first, _)) = inputs.first().filter(|_| inputs.len() > 8 && cores > 1) else {
@@ -282,7 +283,7 @@ impl Session {
                 scope.spawn(move || {
                     for (_, input) in inputs {
                         let faults = plan::checked(&db, *input, setting);
-                        if plans && !faults.iter().any(Diagnostic::is_error) {
+                        if !faults.iter().any(Diagnostic::is_error) {
                             let n = plan::task(&db, *input, setting).steps.len() as u32;
                             let mut steps = (0..n).map(|at| plan::built(&db, *input, setting, at));
                             let stands_alone = steps.all(|built| {

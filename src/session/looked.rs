@@ -4,15 +4,27 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::inspect::Program;
+use super::inspect::{Inspector, Program, steps_of};
 use super::load::Unit;
 use super::{RunOptions, SeedRow, Session, SessionError};
 use crate::check::unused_folder::{Used, Uses};
 use crate::diagnostic::Diagnostic;
-use crate::plan::{self, SettingInput, TaskInput};
+use crate::plan::{self, Database, SettingInput, TaskInput};
 
 /// What was found of tasks, by folder and name.
 pub(super) type AllLooked = HashMap<(usize, String), Looked>;
+
+/// A task that is to be looked at.
+struct Wanted {
+    /// Its folder.
+    at: usize,
+    task: String,
+    input: TaskInput,
+    setting: SettingInput,
+}
+
+/// So few tasks are looked at by one thread.
+const FEW: usize = 8;
 
 /// What was found of a task.
 #[derive(Clone)]
@@ -36,15 +48,8 @@ impl Session {
         let (inputs, unread) = self.inputs_of(units);
         faults.extend(unread);
         faults.extend(self.folder_faults());
-        let is_open = |(unit, _): &&(Unit, TaskInput)| {
-            let key = (unit.folder, unit.name.clone());
-            !self.looked.contains_key(&key)
-        };
-        let open: Vec<(Unit, TaskInput)> = inputs.iter().filter(is_open).cloned().collect();
-        self.look_together(&open, options, "none", false);
-        crate::check::level::apply(&self.config.lint, &mut faults);
-        let (mut used, mut programs) = (Used::default(), Vec::new());
         let mut setting: Option<(SeedRow, u32, SettingInput)> = None;
+        let mut wanted = Vec::with_capacity(inputs.len());
         for (unit, input) in inputs {
             let known = setting
                 .as_ref()
@@ -58,8 +63,18 @@ impl Session {
                     handle
                 }
             };
-            self.look_into(&unit, input, handle);
-            let key = (unit.folder, unit.name);
+            wanted.push(Wanted {
+                at: unit.folder,
+                task: unit.name,
+                input,
+                setting: handle,
+            });
+        }
+        self.look_into(&wanted);
+        crate::check::level::apply(&self.config.lint, &mut faults);
+        let (mut used, mut programs) = (Used::default(), Vec::new());
+        for one in wanted {
+            let key = (one.at, one.task);
             let loaded = self.load_folder(key.0);
             let of_text = loaded.tasks.get(&key.1).map(|task| task.faults.clone());
             let folder = loaded.folder.clone();
@@ -103,30 +118,73 @@ impl Session {
         }
     }
 
-    /// Looks at a task, unless what was found of it stands.
-    fn look_into(&mut self, unit: &Unit, input: TaskInput, setting: SettingInput) {
-        let key = (unit.folder, unit.name.clone());
-        let known = self.looked.get(&key);
-        if known.is_some_and(|looked| looked.setting == setting) {
-            return;
-        }
+    /// Looks at tasks on all cores, unless what was found of them stands.
+    fn look_into(&mut self, wanted: &[Wanted]) {
+        let is_open = |one: &&Wanted| {
+            let known = self.looked.get(&(one.at, one.task.clone()));
+            known.is_none_or(|looked| looked.setting != one.setting)
+        };
+        let open: Vec<&Wanted> = wanted.iter().filter(is_open).collect();
+        let (db, system) = (&self.db, self.system.as_ref());
+        let (config, folders) = (&self.config, &self.folders);
+        let workspace = self.workspace.as_path();
+        let look = |db: &Database, share: &[&Wanted]| -> Vec<Looked> {
+            let inspector = Inspector {
+                db,
+                system,
+                config,
+                folders,
+                workspace,
+            };
+            share.iter().map(|one| inspector.look(one)).collect()
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let found: Vec<Looked> = if cores == 1 || open.len() <= FEW {
+            look(db, &open)
+        } else {
+            std::thread::scope(|scope| {
+                let shares = open.chunks(open.len().div_ceil(cores));
+                let started: Vec<_> = shares
+                    .map(|share| {
+                        let db = db.clone();
+                        scope.spawn(move || look(&db, share))
+                    })
+                    .collect();
+                let ended = started.into_iter().flat_map(|thread| match thread.join() {
+                    Ok(found) => found,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                });
+                ended.collect()
+            })
+        };
+        let open = open.into_iter().map(|one| (one.at, one.task.clone()));
+        self.looked.extend(open.zip(found));
+    }
+}
+
+impl Inspector<'_> {
+    /// Looks at a task.
+    fn look(&self, wanted: &Wanted) -> Looked {
+        let &Wanted {
+            at, input, setting, ..
+        } = wanted;
         let mut programs = Vec::new();
-        let mut found = plan::checked(&self.db, input, setting).to_vec();
-        found.extend(self.inspect(unit.folder, input, setting, &mut programs));
+        let mut found = plan::checked(self.db, input, setting).to_vec();
+        found.extend(self.inspect(at, input, setting, &mut programs));
         let mut uses = None;
-        if !found.iter().any(Diagnostic::is_error) {
-            found.extend(self.lacking(unit.folder, input, setting));
-            let steps = self.steps_of(input, setting);
-            let task = plan::task(&self.db, input, setting).clone();
-            let folder = &self.load_folder(unit.folder).folder;
+        if !found.iter().any(Diagnostic::is_error)
+            && let Some(folder) = self.folder(at)
+        {
+            found.extend(self.lacking(at, input, setting));
+            let steps = steps_of(self.db, input, setting);
+            let task = plan::task(self.db, input, setting).clone();
             uses = Some(Arc::new(Uses::of(folder, task, &steps)));
         }
-        let looked = Looked {
+        Looked {
             setting,
             found,
             programs,
             uses,
-        };
-        self.looked.insert(key, looked);
+        }
     }
 }

@@ -18,7 +18,7 @@ use crate::diagnostic::Diagnostic;
 use crate::digest::Digest;
 use crate::engine::{Dispatcher, EngineSettings, Store, TaskJob, TaskResult, Told, Wish};
 use crate::event::{Outcome, RunEvent, Tally};
-use crate::graph::Edges;
+use crate::graph::{Edges, StepGraph};
 use crate::json::{Value, json};
 use crate::record::Redactor;
 use crate::schedule::Forecasted;
@@ -535,21 +535,33 @@ pub(super) fn verdict(one: &Prepared, at: crate::graph::StepIx) -> StepVerdict {
 fn task_graph(job: &TaskJob) -> TaskGraph {
     let plan = &job.plan;
     let id = |at: usize| plan.steps[at].id.clone();
-    // A step that waits for every earlier one waits for those that nothing earlier waits for.
-    let mut open: Vec<usize> = Vec::new();
-    let mut steps = Vec::with_capacity(plan.steps.len());
-    for at in plan.graph.steps() {
-        let on: Vec<usize> = match plan.graph.edges(at) {
-            Edges::Earlier => open.clone(),
-            Edges::Steps(steps) => steps.iter().map(|step| step.at()).collect(),
-        };
-        open.retain(|other| !on.contains(other));
-        open.push(at.at());
-        let edges = on.iter().map(|&other| id(other)).collect();
-        steps.push((id(at.at()), plan.steps[at.at()].kind, edges));
-    }
+    let edges = graph_edges(&plan.graph).into_iter().enumerate();
+    let steps = edges.map(|(at, on)| {
+        (
+            id(at),
+            plan.steps[at].kind,
+            on.into_iter().map(id).collect(),
+        )
+    });
     TaskGraph {
         shown: job.shown.clone(),
-        steps,
+        steps: steps.collect(),
     }
+}
+
+/// Returns for each step the positions of those that it waits for, implied edges reduced to those that matter.
+pub(super) fn graph_edges(graph: &StepGraph) -> Vec<Vec<usize>> {
+    // A step that waits for every earlier one waits for those that nothing earlier waits for.
+    let mut open: Vec<usize> = Vec::new();
+    let mut edges = Vec::with_capacity(graph.len());
+    for at in graph.steps() {
+        let on: Vec<usize> = match graph.edges(at) {
+            Edges::Earlier => std::mem::take(&mut open),
+            Edges::Steps(steps) => steps.iter().map(|step| step.at()).collect(),
+        };
+        open.retain(|other| on.binary_search(other).is_err());
+        open.push(at.at());
+        edges.push(on);
+    }
+    edges
 }

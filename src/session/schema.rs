@@ -1,4 +1,4 @@
-//! The JSON Schemas that editors complete and check with: of task files and of `aebuild.toml`.
+//! The JSON Schemas that editors complete and check with: of task files, `aebuild.toml`, `agent.toml` and `env.toml`.
 //!
 //! They are made from the same structs and keys that the parser checks with, and written in draft 7, which editors know
 //! best. A task file's schema chooses the fields of a step by its type, so that only those are offered.
@@ -6,6 +6,7 @@
 use crate::json::{Map, Value, json};
 use crate::step::Registry;
 use crate::task::config;
+use crate::task::folder::definition_schema;
 use crate::task::parse::{COMMON_FIELDS, common_schema};
 
 const DRAFT: &str = "http://json-schema.org/draft-07/schema#";
@@ -93,6 +94,22 @@ pub fn config_schema() -> Value {
     }
     schema["$schema"] = DRAFT.into();
     schema["title"] = "The configuration of aebuild".into();
+    schema
+}
+
+/// Returns the schema of `agent.toml`.
+pub fn agent_schema() -> Value {
+    titled(definition_schema("agents"), "An agent of a task folder")
+}
+
+/// Returns the schema of `env.toml`.
+pub fn env_schema() -> Value {
+    titled(definition_schema("envs"), "An env of a task folder")
+}
+
+fn titled(mut schema: Value, title: &str) -> Value {
+    schema["$schema"] = DRAFT.into();
+    schema["title"] = title.into();
     schema
 }
 

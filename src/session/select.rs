@@ -1,5 +1,6 @@
 //! Which tasks of which folders a command is about.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::load::Unit;
@@ -8,6 +9,12 @@ use crate::diagnostic::{Diagnostic, nearest};
 use crate::task::folder::TaskFolder;
 
 impl Session {
+    /// Returns the selected task files as people are shown them; `None` where there is a fault in the selection.
+    pub fn selected(&mut self, options: &RunOptions) -> Option<BTreeSet<String>> {
+        let units = self.select(options).ok()?;
+        Some(units.into_iter().map(|unit| unit.shown).collect())
+    }
+
     /// Returns the tasks that the options select, folder by folder; without reading a folder whose listing is remembered.
     pub(super) fn select(&mut self, options: &RunOptions) -> Result<Vec<Unit>, SessionError> {
         let mut chosen: Vec<(usize, String, String)> = Vec::new();

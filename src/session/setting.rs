@@ -26,7 +26,7 @@ use crate::task::{folder, model};
 pub const STATE_FOLDER: &str = ".aebuild";
 
 /// The tools of the envs that are compiled in.
-static ENV_TOOLS: LazyLock<Arc<EnvTools>> = LazyLock::new(|| {
+pub(super) static ENV_TOOLS: LazyLock<Arc<EnvTools>> = LazyLock::new(|| {
     let names = builtin::names().into_iter();
     let each = names.filter_map(|name| Some((name.to_owned(), builtin::tools(name)?)));
     Arc::new(each.collect())

@@ -45,15 +45,20 @@ impl Session {
         self.watch_world(&mut set);
         for at in 0..self.located.len() {
             let loaded = self.load_folder(at);
-            let folder = loaded.folder.clone();
             let watched = loaded.watched.iter().map(|(path, _)| path.clone());
             for path in watched.collect::<Vec<_>>() {
                 set.file(system.as_ref(), &path);
             }
             set.folders
                 .insert(absolute(system.as_ref(), &self.located[at].root));
-            for task in &folder.tasks {
-                set.file(system.as_ref(), &task.path);
+        }
+        let selected = self.selected(options);
+        for loaded in self.folders.values() {
+            for task in &loaded.folder.tasks {
+                let is_out = |selected: &BTreeSet<String>| !selected.contains(&task.shown);
+                if !selected.as_ref().is_some_and(is_out) {
+                    set.file(system.as_ref(), &task.path);
+                }
             }
         }
         let units = match self.select(options) {

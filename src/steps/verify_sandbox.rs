@@ -252,7 +252,7 @@ fn build(step: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Ve
         Ok(room) => (Some(room), Vec::new()),
         Err(refusals) => (None, refusals),
     };
-    let mut checks = Vec::new();
+    let mut checks = Vec::with_capacity(fields.criteria.len());
     for (at, criterion) in fields.criteria.iter().enumerate() {
         let (more, known) = criterion.parts();
         for key in more.other.keys() {

@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -31,6 +32,8 @@ pub enum Happening {
     At(PathBuf, Deed),
     /// More happened than the kernel could remember.
     Overflow,
+    /// All is told that happened before somebody asked.
+    CaughtUp,
     /// Nothing more will be told.
     Ended(String),
 }
@@ -79,11 +82,32 @@ pub struct WatchId(i32);
 
 type Paths = Arc<Mutex<HashMap<i32, Vec<PathBuf>>>>;
 
+/// What the thread is asked for, and what wakes it.
+#[derive(Debug)]
+struct Bell {
+    event: OwnedFd,
+    is_over: AtomicBool,
+    is_asked: AtomicBool,
+}
+
+impl Bell {
+    fn ring(&self, wish: &AtomicBool) {
+        wish.store(true, Ordering::SeqCst);
+        // A counter that is full rings already.
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+    }
+
+    fn quiet(&self) {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.event, &mut count);
+    }
+}
+
 /// Watches folders until it is dropped.
 #[derive(Debug)]
 pub struct FolderWatch {
     inotify: Arc<OwnedFd>,
-    stop: Arc<OwnedFd>,
+    bell: Arc<Bell>,
     /// One folder may be known by several paths.
     paths: Paths,
     thread: Option<JoinHandle<()>>,
@@ -93,16 +117,20 @@ impl FolderWatch {
     /// Starts to watch nothing; what happens in folders that are added is told on a thread of its own.
     pub fn start(tell: impl FnMut(Happening) + Send + 'static) -> Result<Self, WatchError> {
         let inotify = Arc::new(init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?);
-        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let bell = Arc::new(Bell {
+            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            is_over: AtomicBool::new(false),
+            is_asked: AtomicBool::new(false),
+        });
         let paths = Paths::default();
-        let of_thread = (inotify.clone(), stop.clone(), paths.clone());
+        let of_thread = (inotify.clone(), bell.clone(), paths.clone());
         let thread = std::thread::Builder::new()
             .name("folders".to_owned())
             .spawn(move || listen(&of_thread.0, &of_thread.1, &of_thread.2, tell))
             .map_err(WatchError::Other)?;
         Ok(FolderWatch {
             inotify,
-            stop,
+            bell,
             paths,
             thread: Some(thread),
         })
@@ -131,6 +159,14 @@ impl FolderWatch {
         Ok(WatchId(id))
     }
 
+    /// Asks for [`Happening::CaughtUp`], which comes after all that happened up to now.
+    ///
+    /// The kernel notes what happens in one order before whoever does it goes on, so no clock is needed to tell what came
+    /// before.
+    pub fn catch_up(&self) {
+        self.bell.ring(&self.bell.is_asked);
+    }
+
     /// Watches a folder by this path no more.
     pub fn remove(&self, id: WatchId, folder: &Path) {
         let mut paths = locked(&self.paths);
@@ -148,8 +184,7 @@ impl FolderWatch {
 
 impl Drop for FolderWatch {
     fn drop(&mut self) {
-        // The counter of an eventfd that nobody reads takes this for ever.
-        let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
+        self.bell.ring(&self.bell.is_over);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -158,7 +193,7 @@ impl Drop for FolderWatch {
 
 fn listen(
     inotify: &OwnedFd,
-    stop: &OwnedFd,
+    bell: &Bell,
     paths: &Paths,
     mut tell: impl FnMut(Happening) + Send + 'static,
 ) {
@@ -167,15 +202,21 @@ fn listen(
     loop {
         let mut waits = [
             PollFd::new(inotify, PollFlags::IN),
-            PollFd::new(stop, PollFlags::IN),
+            PollFd::new(&bell.event, PollFlags::IN),
         ];
         match poll(&mut waits, None) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return tell(Happening::Ended(error.to_string())),
         }
-        if !waits[1].revents().is_empty() {
+        let is_rung = !waits[1].revents().is_empty();
+        if is_rung {
+            bell.quiet();
+        }
+        if bell.is_over.load(Ordering::SeqCst) {
             return;
         }
+        // Whoever asks later rings again.
+        let is_asked = is_rung && bell.is_asked.swap(false, Ordering::SeqCst);
         loop {
             let event = match reader.next() {
                 Ok(event) => event,
@@ -201,6 +242,9 @@ fn listen(
                     tell(Happening::At(path.clone(), deed));
                 }
             }
+        }
+        if is_asked {
+            tell(Happening::CaughtUp);
         }
     }
 }

@@ -72,3 +72,9 @@ pub fn lines() -> Option<u16> {
     let size = tcgetwinsize(rustix::stdio::stderr()).ok()?;
     (size.ws_row > 0).then_some(size.ws_row)
 }
+
+/// Returns how many columns the terminal of standard error has.
+pub fn columns() -> Option<u16> {
+    let size = tcgetwinsize(rustix::stdio::stderr()).ok()?;
+    (size.ws_col > 0).then_some(size.ws_col)
+}

@@ -8,6 +8,7 @@ mod content;
 mod definition;
 mod entry;
 mod eval;
+mod leaving;
 mod locate;
 mod settings;
 
@@ -23,7 +24,9 @@ use crate::task::parse::Written;
 use entry::Reader;
 
 pub use crate::task::ArtifactKind;
+pub use definition::definition_schema;
 pub use eval::{Eval, EvalTask};
+pub use leaving::is_leaving;
 pub use locate::{Located, locate};
 
 /// The largest JSON, TOML or Markdown file that is read, in bytes.

@@ -1,6 +1,7 @@
 //! Per-run changes of a task: seed values, `user_overrides` and the sample number.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::{DEFAULT_AGENT, DependsOn, StepId, Task};
 use crate::json::{Map, Value};
@@ -69,7 +70,7 @@ impl Overrides {
     pub fn apply(&self, task: &Task) -> Task {
         let mut task = task.clone();
         self.set_agents(&mut task);
-        for step in &mut task.steps {
+        for step in task.steps.iter_mut().map(Arc::make_mut) {
             if !self.seed.is_empty() {
                 step.id = StepId::new(&self.substitute(step.id.as_str()));
                 if let DependsOn::Steps(ids) = &mut step.depends_on {
@@ -105,6 +106,7 @@ impl Overrides {
     /// `user_model` to those of conversations. What `step_params` says of a step counts more.
     pub fn set_models(&self, task: &mut Task, asks_model: &dyn Fn(&str) -> bool) {
         for step in task.steps.iter_mut().filter(|step| step.kind == PROMPT) {
+            let step = Arc::make_mut(step);
             let agent = step.fields.get("agent_name").and_then(Value::as_str);
             let asks = asks_model(agent.unwrap_or(DEFAULT_AGENT));
             let has_model = step
@@ -136,6 +138,7 @@ impl Overrides {
             .iter_mut()
             .filter(|step| DEPLOY.contains(&step.kind.as_str()))
         {
+            let step = Arc::make_mut(step);
             let name = text(&step.fields, "agent_name").unwrap_or(DEFAULT_AGENT);
             let of_solver = solver.filter(|_| solvers.iter().any(|solver| solver == name));
             if let Some(id) = of_solver.or(all) {
@@ -244,7 +247,7 @@ mod tests {
         };
         Task {
             name: "t".to_owned(),
-            steps: vec![step],
+            steps: vec![Arc::new(step)],
         }
     }
 
@@ -265,11 +268,13 @@ mod tests {
 
     #[test]
     fn a_run_names_agents_for_those_that_are_prompted_and_play_no_user() {
-        let step = |id: &str, kind: &str, fields: Value| StepDecl {
-            kind: kind.to_owned(),
-            fields: fields.as_object().cloned().unwrap(),
-            id: id.into(),
-            ..task(json!({})).steps.remove(0)
+        let step = |id: &str, kind: &str, fields: Value| {
+            Arc::new(StepDecl {
+                kind: kind.to_owned(),
+                fields: fields.as_object().cloned().unwrap(),
+                id: id.into(),
+                ..StepDecl::clone(&task(json!({})).steps[0])
+            })
         };
         let mut all = task(json!({}));
         all.steps = vec![
@@ -321,10 +326,10 @@ mod tests {
             };
             assert!(overrides.names_models());
             let mut task = task(fields);
-            task.steps[0].kind = kind.to_owned();
+            Arc::make_mut(&mut task.steps[0]).kind = kind.to_owned();
             let mut task = overrides.apply(&task);
             overrides.set_models(&mut task, &|agent| agent == "default-agent");
-            let mut fields = task.steps.remove(0).fields;
+            let mut fields = task.steps[0].fields.clone();
             fields.remove("system_prompt");
             Value::Object(fields)
         };
@@ -356,7 +361,7 @@ mod tests {
         };
         let applied = |user: &Value, kind: &str, fields: Value| {
             let mut task = task(fields);
-            task.steps[0].kind = kind.to_owned();
+            Arc::make_mut(&mut task.steps[0]).kind = kind.to_owned();
             Value::Object(overrides(user).apply(&task).steps[0].fields.clone())
         };
         assert_eq!(

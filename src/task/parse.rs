@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, Source};
 use crate::json::{self, Node, NodeKind, Value};
-use crate::task::Task;
+use crate::task::{StepIx, Task};
 use faults::Faults;
 
 pub use places::Places;
@@ -82,7 +82,7 @@ pub fn parse(name: &str, source: &Source, types: &dyn StepTypes) -> Parsed {
     if is_orderly {
         for (at, node) in list(&root, &mut faults).iter().enumerate() {
             if let Some(step) = step::read(node, at, types, &mut faults) {
-                steps.push(step);
+                steps.push(Arc::new(step));
                 index.push(at as u32);
             }
         }
@@ -93,13 +93,35 @@ pub fn parse(name: &str, source: &Source, types: &dyn StepTypes) -> Parsed {
     };
     let places = Places::new(source, Arc::new(root), index);
     order::check(&task, &places, &mut faults);
-    let faults = faults.finish();
+    let mut faults = faults.finish();
+    doubt_numbers(&task, &places, &mut faults);
     let readable = !faults.iter().any(Diagnostic::is_error);
     Parsed {
         task: Arc::new(task),
         places,
         faults,
         readable,
+    }
+}
+
+/// Takes back the fixes that make texts of numbers in `depends_on` where no step has such an id.
+fn doubt_numbers(task: &Task, places: &Places, faults: &mut [Diagnostic]) {
+    let is_number = |fault: &&mut Diagnostic| {
+        let place = fault.place().map(|label| places.source().slice(label.span));
+        let is_number = place.is_some_and(|text| text.parse::<f64>().is_ok());
+        is_number && fault.code.as_str() == "wrong-type" && !fault.fixes.is_empty()
+    };
+    for fault in faults.iter_mut().filter(is_number) {
+        let Some(span) = fault.place().map(|label| label.span) else {
+            continue;
+        };
+        let steps = (0..task.steps.len() as u32).map(StepIx);
+        let mut edges = steps.filter_map(|step| places.depends_on(step));
+        let is_edge = edges.any(|edges| edges.start <= span.start && span.end <= edges.end);
+        let id = places.source().slice(span);
+        if is_edge && !task.steps.iter().any(|step| step.id.as_str() == id) {
+            fault.fixes.clear();
+        }
     }
 }
 

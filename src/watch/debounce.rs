@@ -70,7 +70,7 @@ impl Debounce {
             Event::At(path, _) if self.is_fence(&path) => self.is_fenced = true,
             Event::At(path, now) => self.note(path, now),
             Event::Rescan => self.forget_paths(),
-            Event::Blind(_) => return,
+            Event::CaughtUp | Event::Blind(_) => return,
         }
         self.began.get_or_insert(at);
         self.last = at;
@@ -100,6 +100,14 @@ impl Debounce {
             return Some(vec![Change::Rescan]);
         }
         Some(paths.into_keys().map(Change::Path).collect())
+    }
+
+    /// Returns what is gathered so far.
+    pub fn gathered(&self) -> Vec<Change> {
+        match self.rescan {
+            true => vec![Change::Rescan],
+            false => self.paths.keys().cloned().map(Change::Path).collect(),
+        }
     }
 
     fn is_fence(&self, path: &Path) -> bool {

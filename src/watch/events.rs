@@ -11,6 +11,8 @@ pub enum Event {
     At(PathBuf, Now),
     /// Anything may have happened.
     Rescan,
+    /// All is told that happened before the watcher was asked.
+    CaughtUp,
     /// The watcher sees nothing any more.
     Blind(String),
 }
@@ -30,6 +32,7 @@ impl From<Happening> for Event {
     fn from(happening: Happening) -> Self {
         match happening {
             Happening::Overflow => Event::Rescan,
+            Happening::CaughtUp => Event::CaughtUp,
             Happening::Ended(why) => Event::Blind(why),
             Happening::At(path, deed) => Event::At(
                 path,

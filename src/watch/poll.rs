@@ -14,6 +14,8 @@ type Stamps = (Option<Stamp>, Option<Stamp>);
 
 struct Looked {
     paths: HashMap<PathBuf, Stamps>,
+    /// Whether somebody waits until all is looked at.
+    is_asked: bool,
     is_over: bool,
 }
 
@@ -35,6 +37,7 @@ impl Poller {
     ) -> std::io::Result<Self> {
         let looked = Looked {
             paths: HashMap::new(),
+            is_asked: false,
             is_over: false,
         };
         let shared: Shared = Arc::new((Mutex::new(looked), Condvar::new()));
@@ -55,6 +58,9 @@ impl Poller {
         let mut fresh = Vec::new();
         let mut after = HashMap::new();
         for path in paths {
+            if after.contains_key(&path) {
+                continue;
+            }
             let stamps = before.remove(&path).unwrap_or_else(|| {
                 fresh.push(path.clone());
                 stamps(self.system.as_ref(), &path)
@@ -63,6 +69,12 @@ impl Poller {
         }
         locked(&self.shared.0).paths = after;
         fresh
+    }
+
+    /// Looks at all now, and tells [`Event::CaughtUp`] then.
+    pub(super) fn catch_up(&self) {
+        locked(&self.shared.0).is_asked = true;
+        self.shared.1.notify_all();
     }
 }
 
@@ -82,11 +94,14 @@ fn look(shared: &Shared, system: &dyn System, every: Duration, tell: &impl Fn(Ev
         if looked.is_over {
             return;
         }
-        let waited = shared.1.wait_timeout(looked, every);
-        let looked = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(looked, _)| looked);
+        let is_left_alone = |looked: &mut Looked| !looked.is_asked && !looked.is_over;
+        let waited = shared.1.wait_timeout_while(looked, every, is_left_alone);
+        let mut looked =
+            waited.map_or_else(|poisoned| poisoned.into_inner().0, |(looked, _)| looked);
         if looked.is_over {
             return;
         }
+        let is_asked = std::mem::take(&mut looked.is_asked);
         let known: Vec<(PathBuf, Stamps)> = looked
             .paths
             .iter()
@@ -107,6 +122,9 @@ fn look(shared: &Shared, system: &dyn System, every: Duration, tell: &impl Fn(Ev
                 _ => Now::Whole,
             };
             tell(Event::At(path, now));
+        }
+        if is_asked {
+            tell(Event::CaughtUp);
         }
     }
 }

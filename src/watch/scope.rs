@@ -1,13 +1,13 @@
 //! Which events matter, and which folders must be watched to get them.
 //!
 //! Nothing is matched by pattern: a path matters where a key or a fault depends on it, whatever `.gitignore` says of it, and
-//! no other does. What an editor leaves beside a file for as long as it is open is nobody's input and passes unseen.
+//! no other does. What is part of no folder's content, such as the swap file of an editor, passes unseen.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-use crate::session::WatchSet;
+use crate::session::{WatchSet, is_leaving};
 use crate::system::{FileKind, System};
 
 /// The longest chain of links that is followed.
@@ -16,28 +16,27 @@ const MAX_LINKS: usize = 40;
 /// Which events matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// Every path that matters, and where links on the way to it lead.
-    paths: BTreeSet<PathBuf>,
-    /// Folders whose entries matter.
-    listed: BTreeSet<PathBuf>,
+    set: WatchSet,
+    /// Where links on the way to what matters lead.
+    led: BTreeSet<PathBuf>,
     /// For a path that a link leads to: the link.
     aliases: BTreeMap<PathBuf, PathBuf>,
-    own: Vec<PathBuf>,
 }
 
 impl Scope {
     /// Returns the scope of a set, as the links lead now.
-    pub fn new(set: &WatchSet, system: &dyn System) -> Self {
-        let mut scope = Scope {
-            listed: set.folders.clone(),
-            own: set.own.clone(),
-            ..Scope::default()
-        };
+    pub fn new(set: WatchSet, system: &dyn System) -> Self {
+        let mut scope = Scope::default();
         for path in set.files.iter().chain(&set.folders).chain(&set.missing) {
             scope.follow(path, system);
-            scope.paths.insert(path.clone());
         }
+        scope.set = set;
         scope
+    }
+
+    /// Returns the set.
+    pub fn set(&self) -> &WatchSet {
+        &self.set
     }
 
     /// Notes where a link leads, link by link.
@@ -60,13 +59,24 @@ impl Scope {
                 Err(_) => target.clone(),
             };
             self.aliases.insert(at.clone(), path.to_owned());
-            self.paths.insert(at.clone());
+            self.led.insert(at.clone());
         }
     }
 
-    /// Returns every path that matters.
+    /// Every path that matters, in four parts.
+    fn parts(&self) -> [&BTreeSet<PathBuf>; 4] {
+        let WatchSet {
+            files,
+            folders,
+            missing,
+            ..
+        } = &self.set;
+        [files, folders, missing, &self.led]
+    }
+
+    /// Returns every path that matters; some more than once.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
-        self.paths.iter()
+        self.parts().into_iter().flatten()
     }
 
     /// Returns the path that what happened at a path is about; `None` where it does not matter.
@@ -74,24 +84,31 @@ impl Scope {
         if let Some(link) = self.aliases.get(path) {
             return Some(link.clone());
         }
-        let is_named = self.paths.contains(path);
+        let is_named = self.parts().iter().any(|part| part.contains(path));
         if !is_named {
-            let is_own = self.own.iter().any(|own| path.starts_with(own));
+            let is_own = self.set.own.iter().any(|own| path.starts_with(own));
             let is_of_git = path.iter().any(|name| name == ".git");
-            if is_own || is_of_git || path.file_name().is_some_and(is_leaving) {
+            if is_own
+                || is_of_git
+                || path
+                    .file_name()
+                    .is_some_and(|name| name.to_str().is_some_and(is_leaving))
+            {
                 return None;
             }
         }
         let is_entry = path
             .parent()
-            .is_some_and(|parent| self.listed.contains(parent));
+            .is_some_and(|parent| self.set.folders.contains(parent));
         (is_named || is_entry || self.holds_some(path)).then(|| path.to_owned())
     }
 
     /// Returns whether a path that matters is below this one.
     fn holds_some(&self, path: &Path) -> bool {
-        let mut from = self.paths.range(path.to_owned()..);
-        from.next().is_some_and(|next| next.starts_with(path))
+        self.parts().iter().any(|part| {
+            let mut from = part.range::<Path, _>((Bound::Included(path), Bound::Unbounded));
+            from.next().is_some_and(|next| next.starts_with(path))
+        })
     }
 
     /// Returns the folders that must be watched: those in which something that matters is or may come, and those above them
@@ -102,9 +119,9 @@ impl Scope {
             found.is_ok_and(|found| found.kind == FileKind::Folder)
         };
         let mut folders = BTreeSet::new();
-        let parents = self.paths.iter().filter_map(|path| path.parent());
+        let parents = self.paths().filter_map(|path| path.parent());
         let wanted: BTreeSet<&Path> = parents
-            .chain(self.listed.iter().map(PathBuf::as_path))
+            .chain(self.set.folders.iter().map(PathBuf::as_path))
             .collect();
         for folder in wanted {
             let top = tops.iter().find(|top| folder.starts_with(top));
@@ -128,25 +145,6 @@ impl Scope {
     }
 }
 
-/// Returns whether an editor leaves a file of this name beside one that it has open.
-pub fn is_leaving(name: &OsStr) -> bool {
-    let Some(name) = name.to_str() else {
-        return false;
-    };
-    let is_swap = || {
-        let end = name.rsplit_once('.').map(|(_, end)| end);
-        name.starts_with('.') && end.is_some_and(|end| matches!(end, "swp" | "swo" | "swx"))
-    };
-    // Vim writes a file of this name to find out whether it may.
-    name == "4913"
-        || name.ends_with('~')
-        || name.starts_with(".#")
-        || (name.starts_with('#') && name.ends_with('#'))
-        || name.ends_with("___jb_tmp___")
-        || name.ends_with("___jb_old___")
-        || is_swap()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,7 +158,7 @@ mod tests {
         let set = WatchSet {
             files: paths(&[
                 "/w/tasks/a.json",
-                "/w/artifacts/x/odd~",
+                "/w/artifacts/x/.odd.swp",
                 "/w/lib/.git/config",
             ]),
             folders: paths(&["/w", "/w/tasks", "/w/artifacts/x"]),
@@ -168,7 +166,7 @@ mod tests {
             own: vec!["/w/.aebuild".into()],
             ..WatchSet::default()
         };
-        Scope::new(&set, &MemorySystem::new())
+        Scope::new(set, &MemorySystem::new())
     }
 
     #[test]
@@ -203,8 +201,6 @@ mod tests {
     fn what_editors_leave_passes_unseen_unless_a_key_depends_on_it() {
         let scope = scope();
         for name in [
-            "4913",
-            "a.json~",
             ".#a.json",
             "#a.json#",
             ".a.json.swp",
@@ -218,7 +214,13 @@ mod tests {
                 "{name}"
             );
         }
-        for path in ["/w/artifacts/x/odd~", "/w/lib/.git/config"] {
+        for path in [
+            "/w/artifacts/x/.odd.swp",
+            "/w/lib/.git/config",
+            // These may be meant.
+            "/w/artifacts/x/4913",
+            "/w/artifacts/x/a~",
+        ] {
             assert!(scope.concern(path.as_ref()).is_some(), "{path}");
         }
     }

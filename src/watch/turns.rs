@@ -2,6 +2,7 @@
 
 mod culprits;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,7 +12,7 @@ use super::debounce::{Debounce, Pace};
 use super::events::Event;
 use super::watcher::{Means, Watcher};
 use crate::session::{
-    Change, RunOptions, RunSummary, Session, SessionError, Told, WatchSet, Wish, Wisher,
+    Change, Changed, RunOptions, RunSummary, Session, SessionError, Told, Wish, Wisher,
 };
 use crate::system::System;
 use culprits::Culprits;
@@ -75,6 +76,8 @@ pub struct Watching {
     pub folders: usize,
     /// How often is looked, where the system does not tell.
     pub polls: Option<Duration>,
+    /// The text that the names of the tasks have in them, where only such tasks run.
+    pub filter: Option<String>,
 }
 
 /// A moment of a watch.
@@ -95,6 +98,8 @@ pub enum Moment<'a> {
     Ran(&'a mut RunSummary),
     /// There was no run.
     Refused(&'a SessionError),
+    /// The run is asked to end: what runs goes on as far as this wish lets it.
+    Ending(&'a Wish),
     /// These changed in each of several runs in a row, so nothing runs until something else changes.
     Held(&'a [String]),
     /// Everything is taken in, and the watch waits.
@@ -131,12 +136,17 @@ pub struct Watch {
     /// What changed and is not taken in yet.
     pending: Vec<Change>,
     culprits: Culprits,
-    set: WatchSet,
     said: Vec<String>,
     /// The tasks that the command line names.
     tasks: Vec<String>,
+    /// The text that the names of the tasks must have in them.
+    filter: Option<String>,
+    /// The task files that the last run was about; `None` where that was a fault.
+    selected: Option<BTreeSet<String>>,
     /// Whether the session has looked at files since the last run.
     has_looked: bool,
+    /// Whether the watcher tells nothing any more.
+    is_blind: bool,
     is_over: bool,
 }
 
@@ -148,6 +158,8 @@ struct Turn {
 /// What woke the loop.
 enum Woken {
     Batch(Vec<Change>),
+    /// All is told that happened before the watcher was asked, or nobody tells.
+    CaughtUp,
     By(Message),
 }
 
@@ -178,10 +190,12 @@ impl Watch {
             open: Box::new(open),
             scout: None,
             pending: Vec::new(),
-            set: WatchSet::default(),
             said: Vec::new(),
             tasks: Vec::new(),
+            filter: None,
+            selected: None,
             has_looked: false,
+            is_blind: false,
             is_over: false,
         }
     }
@@ -195,6 +209,7 @@ impl Watch {
     pub fn go(&mut self, mut session: Session, mut options: RunOptions, screen: &mut dyn Screen) {
         // What came since the session looked is found by looking again: nobody told of it.
         self.watch(&mut session, &options, screen);
+        session.forget_gone();
         session.apply_changes(&[Change::Rescan]);
         let turn = Some(Turn {
             fresh: options.fresh,
@@ -237,6 +252,7 @@ impl Watch {
                     self.note(changes);
                     self.take_in(session, &options, false, screen)
                 }
+                Woken::CaughtUp => None,
                 Woken::By(message) => self.message(message, session, &mut options, screen),
             };
         }
@@ -269,6 +285,7 @@ impl Watch {
             Ask::Filter(text) => match self.filtered(&text, session) {
                 Some(tasks) => {
                     options.tasks = tasks;
+                    self.filter = Some(text).filter(|text| !text.is_empty());
                     Some(Turn { fresh: false })
                 }
                 None => {
@@ -318,7 +335,10 @@ impl Watch {
                 Ok(Message::Event(Event::Blind(why))) => {
                     let text = format!("nothing more can be watched: {why}");
                     self.said.push(text);
+                    self.is_blind = true;
+                    return Woken::CaughtUp;
                 }
+                Ok(Message::Event(Event::CaughtUp)) => return Woken::CaughtUp,
                 Ok(Message::Event(event)) => self.debounce.take(event, self.began.elapsed()),
                 Ok(message) => return Woken::By(message),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -348,22 +368,22 @@ impl Watch {
         let changes = std::mem::take(&mut self.pending);
         let changed = session.apply_changes(&changes);
         // What the session has seen meanwhile, no run has.
-        if !changed.anything && !std::mem::take(&mut self.has_looked) {
+        let has_looked = std::mem::take(&mut self.has_looked);
+        if !has_looked && (!changed.anything || self.is_elsewhere(&changed, session, options)) {
             // After a run it is told that the watch waits.
             if !meanwhile {
                 screen.moment(Moment::Unchanged, None);
             }
             return None;
         }
-        let named = match changed.files.is_empty() {
-            true => names(&changes, session),
-            false => changed.files,
-        };
-        screen.moment(Moment::Changed(&named), None);
-        let held = self
-            .culprits
-            .count(&changes, meanwhile, self.system.as_ref());
+        screen.moment(Moment::Changed(&changed.files), None);
+        let held = self.culprits.count(&changes);
         if !held.is_empty() {
+            let shown = |change: &Change| match change {
+                Change::Path(path) => session.shown(path),
+                Change::Rescan => "more files than can be told apart".to_owned(),
+            };
+            let held: Vec<String> = held.iter().map(shown).collect();
             self.watch(session, options, screen);
             screen.moment(Moment::Held(&held), None);
             return None;
@@ -371,10 +391,21 @@ impl Watch {
         Some(Turn { fresh: false })
     }
 
+    /// Returns whether what changed is of tasks that are not selected, before and after.
+    fn is_elsewhere(&self, changed: &Changed, session: &mut Session, options: &RunOptions) -> bool {
+        let Some(selected) = &self.selected else {
+            return false;
+        };
+        !changed.besides
+            && changed.tasks.is_disjoint(selected)
+            && session.selected(options).as_ref() == Some(selected)
+    }
+
     /// Runs; whatever happens meanwhile is noted.
     fn run(&mut self, session: &mut Session, options: &RunOptions, screen: &mut dyn Screen) {
         let revision = self.culprits.begin();
         self.has_looked = false;
+        self.selected = session.selected(options);
         screen.moment(Moment::Began(revision), Some(session));
         let (wisher, wish) = Wisher::new();
         let send = self.send.clone();
@@ -393,19 +424,32 @@ impl Watch {
                 let text = format!("no thread for the run: {error}");
                 return Err(SessionError::World(text));
             }
+            let mut over = None;
             loop {
                 let message = match self.next() {
                     Woken::Batch(changes) => {
                         self.note(changes);
-                        if self.on_busy == OnBusy::Restart && self.cut(options, &wisher) {
+                        if over.is_none()
+                            && self.on_busy == OnBusy::Restart
+                            && self.cut(options, &wisher)
+                        {
                             is_cut = true;
                             screen.moment(Moment::Cut, None);
                         }
                         continue;
                     }
+                    Woken::CaughtUp => match over.take() {
+                        Some(result) => return result,
+                        None => continue,
+                    },
                     Woken::By(message) => message,
                 };
                 let asked = match message {
+                    // What the run wrote may not be told yet.
+                    Message::Over(result) if !self.is_blind && self.watcher.catch_up() => {
+                        over = Some(*result);
+                        None
+                    }
                     Message::Over(result) => return *result,
                     Message::Told(told) => {
                         screen.moment(Moment::Told(told), None);
@@ -414,6 +458,7 @@ impl Watch {
                     Message::Key(key) => screen.key(key),
                     Message::Signal(wish) => {
                         self.is_over = true;
+                        screen.moment(Moment::Ending(&wish), None);
                         wisher.wish(wish);
                         None
                     }
@@ -424,10 +469,13 @@ impl Watch {
                     Message::Event(_) => None,
                 };
                 match asked {
-                    Some(Ask::Quit) if self.is_over => wisher.wish(Wish::StopNow),
                     Some(Ask::Quit) => {
-                        self.is_over = true;
-                        wisher.wish(Wish::Stop);
+                        let wish = match std::mem::replace(&mut self.is_over, true) {
+                            true => Wish::StopNow,
+                            false => Wish::Stop,
+                        };
+                        screen.moment(Moment::Ending(&wish), None);
+                        wisher.wish(wish);
                     }
                     Some(_) => {
                         let text = "a run goes on: ask again when it is over, or quit with q";
@@ -437,7 +485,9 @@ impl Watch {
                 }
             }
         });
-        self.culprits.end(is_cut, self.system.now_us());
+        let within = self.pending.iter().cloned();
+        let within = within.chain(self.debounce.gathered()).collect();
+        self.culprits.end(is_cut, within);
         match result {
             Ok(mut summary) => screen.moment(Moment::Ran(&mut summary), Some(session)),
             Err(error) => screen.moment(Moment::Refused(&error), Some(session)),
@@ -468,7 +518,9 @@ impl Watch {
     ) -> Option<Turn> {
         let fresh = self.watch(session, options, screen);
         // Nobody told what happened there before it was watched.
-        self.note(fresh.into_iter().map(Change::Path).collect());
+        let fresh: Vec<Change> = fresh.into_iter().map(Change::Path).collect();
+        self.culprits.also(&fresh);
+        self.note(fresh);
         match self.pending.is_empty() {
             true => None,
             false => self.take_in(session, options, true, screen),
@@ -483,17 +535,16 @@ impl Watch {
         screen: &mut dyn Screen,
     ) -> Vec<PathBuf> {
         // Where that cannot be told, what mattered before still does.
-        if let Ok(set) = session.watch_set(options) {
-            self.set = set;
-        }
+        let mut set = session.watch_set(options).ok();
+        let unwatched = set.as_mut().map(|set| std::mem::take(&mut set.unwatched));
         let top: Vec<PathBuf> = self
             .system
             .canonical(session.workspace())
             .into_iter()
             .collect();
-        let updated = self.watcher.update(&self.set, &top);
-        let of_set = self.set.unwatched.iter().cloned();
-        for text in updated.notices.into_iter().chain(of_set) {
+        let updated = self.watcher.update(set, &top);
+        let unwatched = unwatched.unwrap_or_default();
+        for text in updated.notices.into_iter().chain(unwatched) {
             if !self.said.contains(&text) {
                 screen.moment(Moment::Notice(&text), None);
                 self.said.push(text);
@@ -503,23 +554,14 @@ impl Watch {
     }
 
     fn idle(&mut self, session: &mut Session, screen: &mut dyn Screen) {
+        // It holds all that the session holds once more, and is opened again when it is needed.
+        self.scout = None;
         let watching = Watching {
-            files: self.set.files.len(),
+            files: self.watcher.files(),
             folders: self.watcher.folders(),
             polls: self.watcher.polls(),
+            filter: self.filter.clone(),
         };
         screen.moment(Moment::Idle(&watching), Some(session));
     }
-}
-
-/// Returns the paths that came or went, as far as they are told, from the workspace on.
-fn names(changes: &[Change], session: &Session) -> Vec<String> {
-    let of_change = |change: &Change| match change {
-        Change::Path(path) => {
-            let below = path.strip_prefix(session.workspace()).unwrap_or(path);
-            Some(below.display().to_string())
-        }
-        Change::Rescan => None,
-    };
-    changes.iter().filter_map(of_change).collect()
 }

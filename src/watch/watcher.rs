@@ -93,11 +93,26 @@ impl Watcher {
         }
     }
 
-    /// Watches this set from now on; above the tops only what must be.
-    pub fn update(&mut self, set: &WatchSet, tops: &[PathBuf]) -> Updated {
+    /// Asks for [`Event::CaughtUp`], which comes after all that happened up to now; returns whether somebody will tell it.
+    pub fn catch_up(&self) -> bool {
+        match &self.how {
+            Some(How::Told { watch, .. }) => watch.catch_up(),
+            Some(How::Looks(poller)) => poller.catch_up(),
+            None => return false,
+        }
+        true
+    }
+
+    /// Returns how many files are watched.
+    pub fn files(&self) -> usize {
+        locked(&self.scope).set().files.len()
+    }
+
+    /// Watches this set from now on, above the tops only what must be; without a set the one before, as the links lead now.
+    pub fn update(&mut self, set: Option<WatchSet>, tops: &[PathBuf]) -> Updated {
+        let set = set.unwrap_or_else(|| locked(&self.scope).set().clone());
         let scope = Scope::new(set, self.system.as_ref());
         let folders = scope.folders(tops, self.system.as_ref());
-        let paths: Vec<PathBuf> = scope.paths().cloned().collect();
         *locked(&self.scope) = scope;
         let mut updated = Updated::default();
         if self.how.is_none() {
@@ -116,6 +131,7 @@ impl Watcher {
             self.how = self.start_looking(&mut updated).map(How::Looks);
         }
         if let Some(How::Looks(poller)) = &self.how {
+            let paths: Vec<PathBuf> = locked(&self.scope).paths().cloned().collect();
             updated.fresh = poller.set(paths.into_iter());
         }
         updated

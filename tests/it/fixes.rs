@@ -188,6 +188,7 @@ fn fixes_are_shown_then_made_and_then_there_is_nothing_to_mend() {
          ]
         \ No newline at end of file
         4 fixes would be made in 1 file
+        1 more fix that somebody should look at: `--fix=all`
         t/tasks/one.json:7:49: error[self-dependency]: step `work` depends on itself
         1 error
     "#]]

@@ -16,6 +16,7 @@ mod envs;
 mod explain;
 mod fixes;
 mod formats;
+mod graph;
 mod laws;
 mod lsp;
 mod model;

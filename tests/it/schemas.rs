@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use aebuild::diagnostic::Source;
 use aebuild::json::{self, Value};
-use aebuild::session::{config_schema, task_schema};
+use aebuild::session::{agent_schema, config_schema, env_schema, task_schema};
 use aebuild::steps;
 
 use crate::support::{World, files, root};
@@ -63,15 +63,31 @@ fn every_shipped_task_fits_the_schema_and_a_wrong_one_does_not() {
     );
 }
 
-#[test]
-fn another_validator_says_the_same() {
+/// Asks Python's jsonschema; `None` where it is not there.
+fn python(program: &str, asked: &Value) -> Option<String> {
     let probe = Command::new("python3")
         .args(["-c", "import jsonschema"])
         .output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
-        eprintln!("python's jsonschema is not there, so no other validator is asked");
-        return;
+        return None;
     }
+    let mut child = Command::new("python3")
+        .args(["-c", program])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python starts");
+    let mut input = child.stdin.take().expect("it is piped");
+    input
+        .write_all(asked.to_string().as_bytes())
+        .expect("it reads");
+    drop(input);
+    let output = child.wait_with_output().expect("it ends");
+    Some(String::from_utf8(output.stdout).expect("it is UTF-8"))
+}
+
+#[test]
+fn another_validator_says_the_same() {
     let program = "import json, sys, jsonschema\n\
                    asked = json.load(sys.stdin)\n\
                    validator = jsonschema.Draft7Validator\n\
@@ -89,25 +105,95 @@ fn another_validator_says_the_same() {
         r#"[{"//": "x", "id": "a", "type": "teardown_sandboxes"}]"#.to_owned(),
     ));
     let asked = json::json!({"schemas": [schema, config_schema()], "tasks": tasks});
-    let mut child = Command::new("python3")
-        .args(["-c", program])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("python starts");
-    let mut input = child.stdin.take().expect("it is piped");
-    input
-        .write_all(asked.to_string().as_bytes())
-        .expect("it reads");
-    drop(input);
-    let output = child.wait_with_output().expect("it ends");
-    let said = String::from_utf8(output.stdout).expect("it is UTF-8");
+    let Some(said) = python(program, &asked) else {
+        eprintln!("SKIPPED, since python has no jsonschema: another validator is not asked");
+        return;
+    };
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines.len(), tasks.len(), "{said}");
     for line in &lines[..n_shipped] {
         assert!(line.ends_with(" 0"), "{line}");
     }
     assert_eq!(lines[n_shipped..], ["wrong 3", "commented 0"]);
+}
+
+#[test]
+fn every_shipped_definition_fits_its_schema_and_a_wrong_one_does_not() {
+    let mut asked = Vec::new();
+    for file in ["agent.toml", "env.toml"] {
+        for name in files("tasks", file) {
+            // The examples of errors are wrong on purpose.
+            if !name.starts_with("tasks/errors/") {
+                let text = std::fs::read_to_string(root().join(&name)).expect("it is there");
+                asked.push((file, name, text));
+            }
+        }
+    }
+    assert!(asked.len() > 10, "{}", asked.len());
+    let wrong = |file, name: &str, text: &str| (file, name.to_owned(), text.to_owned());
+    asked.push(wrong(
+        "agent.toml",
+        "wrong type",
+        "type = \"model\"\nrules = []",
+    ));
+    asked.push(wrong("agent.toml", "wrong value", "id = 7"));
+    asked.push(wrong("env.toml", "wrong key", "mcp_server_envs = []"));
+    asked.push(wrong("env.toml", "of a plugin", "type = \"mine\"\nany = 1"));
+    let schemas = json::json!({"agent.toml": agent_schema(), "env.toml": env_schema()});
+    let asked = json::json!({"schemas": schemas, "files": asked});
+    let program = "import json, sys, tomllib, jsonschema\n\
+                   asked = json.load(sys.stdin)\n\
+                   for schema in asked['schemas'].values():\n\
+                   \x20   jsonschema.Draft7Validator.check_schema(schema)\n\
+                   for file, name, text in asked['files']:\n\
+                   \x20   check = jsonschema.Draft7Validator(asked['schemas'][file])\n\
+                   \x20   if not check.is_valid(tomllib.loads(text)):\n\
+                   \x20       print(name)\n";
+    let Some(said) = python(program, &asked) else {
+        eprintln!(
+            "SKIPPED, since python has no jsonschema: shipped definitions against their schemas"
+        );
+        return;
+    };
+    assert_eq!(said, "wrong type\nwrong value\nwrong key\n");
+}
+
+/// The official schema of OASIS, as published for SARIF 2.1.0.
+const SARIF: &str = include_str!("fixtures/sarif-2.1.0.schema.json");
+
+#[test]
+fn the_sarif_log_of_every_example_fits_the_official_schema() {
+    let schema: Value = json::from_slice(SARIF.as_bytes()).expect("it is JSON");
+    let mut logs = Vec::new();
+    for page in files("tasks/errors", "README.md") {
+        let folder = root().join(&page).with_file_name("");
+        let output =
+            World::new().aebuild(&["check", "--format", "sarif", &folder.to_string_lossy()]);
+        let text = String::from_utf8(output.stdout).expect("it is UTF-8");
+        if output.status.code() == Some(2) && text.is_empty() {
+            continue;
+        }
+        let log: Value = json::from_slice(text.as_bytes()).expect("it is JSON");
+        logs.push((page, log));
+    }
+    assert!(logs.len() > 50, "{}", logs.len());
+    let mut bad = logs[0].1.clone();
+    bad["runs"][0]["results"][0]["level"] = "hint".into();
+    logs.push(("bad".to_owned(), bad));
+    let program = "import json, sys, jsonschema\n\
+                   asked = json.load(sys.stdin)\n\
+                   check = jsonschema.Draft7Validator(asked['schema'])\n\
+                   for name, log in asked['logs']:\n\
+                   \x20   for error in check.iter_errors(log):\n\
+                   \x20       print(name, error.json_path)\n";
+    let asked = json::json!({"schema": schema, "logs": logs});
+    let Some(said) = python(program, &asked) else {
+        eprintln!(
+            "SKIPPED, since python has no jsonschema: SARIF logs against the official schema"
+        );
+        return;
+    };
+    assert_eq!(said.trim(), "bad $.runs[0].results[0].level");
 }
 
 #[test]

@@ -76,6 +76,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("serde_saphyr", &["steps"]),
     ("lsp_server", &["lsp"]),
     ("lsp_types", &["lsp"]),
+    ("mimalloc", &["main"]),
 ];
 
 /// Floor 5 sees these modules of the floors below it; and the ground floor, on which all stand.

@@ -98,7 +98,7 @@ impl Screen for Recorder {
             Moment::Told(Told::Event(RunEvent::Step { step, what, .. })) => {
                 Shown::Step(step.to_string(), what)
             }
-            Moment::Told(_) | Moment::Continued => return,
+            Moment::Told(_) | Moment::Continued | Moment::Ending(_) => return,
             Moment::Cut => Shown::Cut,
             Moment::Ran(summary) => Shown::Ran(ends(summary)),
             Moment::Refused(error) => Shown::Refused(codes(error)),
@@ -128,6 +128,7 @@ pub struct Watched {
     thread: Option<JoinHandle<()>>,
     ends: String,
     keys: StepKeys,
+    path: &'static str,
     pub watching: Watching,
 }
 
@@ -136,6 +137,8 @@ pub struct How {
     pub pace: Pace,
     pub on_busy: OnBusy,
     pub is_fenced: bool,
+    /// What is watched, below the workspace.
+    pub path: &'static str,
 }
 
 impl How {
@@ -145,6 +148,7 @@ impl How {
             pace: Pace::default(),
             on_busy: OnBusy::Restart,
             is_fenced: true,
+            path: "",
         }
     }
 }
@@ -185,7 +189,7 @@ impl Watched {
         let root = story.path("").canonicalize().unwrap();
         how.pace.fence = how.is_fenced.then(|| root.join("fence"));
         let options = SessionOptions {
-            paths: vec![root],
+            paths: vec![root.join(how.path)],
             cache_dir: Some(story.cache_dir()),
             no_cache: false,
         };
@@ -210,6 +214,7 @@ impl Watched {
             thread: Some(thread),
             ends: String::new(),
             keys: StepKeys::new(),
+            path: how.path,
             watching: Watching::default(),
         }
     }
@@ -270,8 +275,9 @@ impl Watched {
 
     #[track_caller]
     pub fn is_clean(&self, shown: &[Shown]) {
+        let root = self.story.path("").canonicalize().unwrap();
         let options = SessionOptions {
-            paths: vec![self.story.path("").canonicalize().unwrap()],
+            paths: vec![root.join(self.path)],
             cache_dir: None,
             no_cache: true,
         };

@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use expect_test::{Expect, expect};
-
 use super::super::*;
 use super::{TASK, World, with};
 use crate::context::Lookup;
@@ -214,70 +212,6 @@ fn steps_are_the_outline_of_a_task() {
     );
 }
 
-#[test]
-fn the_keys_of_the_configuration_are_offered() {
-    let check = |marked: &str, expected: Expect| {
-        let offset = marked.find('|').expect("a cursor");
-        let found = complete_config(&marked.replacen('|', "", 1), offset);
-        let lines = found
-            .iter()
-            .take(6)
-            .map(|one| format!("{} -> {}\n", one.label, one.snippet));
-        expected.assert_eq(&lines.collect::<String>());
-    };
-    check(
-        "[cache]\n|",
-        expect![[r#"
-        dir -> dir = "$1"
-        size_limit_gb -> size_limit_gb = $1
-        max_age_days -> max_age_days = $1
-        durability -> durability = "$1"
-    "#]],
-    );
-    check(
-        "[cache]\ndurability = |",
-        expect![[r#"
-        durable -> "durable"
-        fast -> "fast"
-    "#]],
-    );
-    check(
-        "[|]",
-        expect![[r#"
-        cache -> cache
-        run -> run
-        sandbox -> sandbox
-        retry -> retry
-        score -> score
-        determinism.types -> determinism.types
-    "#]],
-    );
-    check(
-        "cache.dur|",
-        expect![[r#"
-        cache.dir -> cache.dir = "$1"
-        cache.size_limit_gb -> cache.size_limit_gb = $1
-        cache.max_age_days -> cache.max_age_days = $1
-        cache.durability -> cache.durability = "$1"
-        run.jobs -> run.jobs = $1
-        run.prompt_jobs -> run.prompt_jobs = $1
-    "#]],
-    );
-    check(
-        "[models.small]\n|",
-        expect![[r#"
-        api -> api = "$1"
-        base_url -> base_url = "$1"
-        model -> model = "$1"
-        key_variable -> key_variable = "$1"
-        max_concurrent -> max_concurrent = $1
-        timeout_seconds -> timeout_seconds = $1
-    "#]],
-    );
-    check("# |", expect![[r#""#]]);
-    check("[cache]\nsize_limit_gb = |", expect![[r#""#]]);
-}
-
 /// Every name that a built step reads, makes or uses is known by where it stands, and as what it is.
 #[test]
 fn names_are_where_the_steps_say_they_are() {
@@ -292,13 +226,14 @@ fn names_are_where_the_steps_say_they_are() {
                 folder::read_source(&system, &task.path, &task.shown).expect("a task");
             let parsed = crate::task::parse::parse(&task.name, &source, &REGISTRY);
             let root = json::parse(&source).root.expect("a tree");
-            let config = Config::default();
+            let (config, tools) = (Config::default(), EnvTools::new());
             let scene = Scene {
                 source: &source,
                 root: &root,
                 folder: &folder,
                 config: &config,
                 types: REGISTRY,
+                tools: &tools,
             };
             let sites = sites(&scene);
             for (at, decl) in parsed.task.steps.iter().enumerate() {

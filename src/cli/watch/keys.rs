@@ -5,6 +5,9 @@ use crate::watch::{Ask, Question};
 /// The keys, for the line at the bottom.
 pub(super) const LEGEND: &str = "r rerun · f fresh · / filter · e explain · l log · q quit";
 
+/// The keys, for a line that is short.
+pub(super) const SHORT_LEGEND: &str = "r f / e l q";
+
 const ENTER: [u8; 2] = [b'\r', b'\n'];
 const ESCAPE: u8 = 0x1b;
 const BACK: [u8; 2] = [0x7f, 0x08];
@@ -81,15 +84,18 @@ impl Keyboard {
     }
 
     fn line(&self) -> Typed {
-        let Some((purpose, text)) = &self.0 else {
-            return Typed::Closed;
-        };
+        self.typed().map_or(Typed::Closed, Typed::Line)
+    }
+
+    /// Returns the line at the bottom while a text is being typed.
+    pub(super) fn typed(&self) -> Option<String> {
+        let (purpose, text) = self.0.as_ref()?;
         let title = match purpose {
             Purpose::Filter => "tasks with this in their name",
             Purpose::Explain => "explain step",
             Purpose::Log => "log of step",
         };
-        Typed::Line(format!("{title}: {}", String::from_utf8_lossy(text)))
+        Some(format!("{title}: {}", String::from_utf8_lossy(text)))
     }
 }
 

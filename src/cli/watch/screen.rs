@@ -2,13 +2,13 @@
 
 use super::super::teller::{Teller, verdict};
 use super::super::{ExitStatus, Face, ProgressKind, SessionError, explain, fault, show};
-use super::keys::{Keyboard, LEGEND, Typed};
+use super::keys::{Keyboard, LEGEND, SHORT_LEGEND, Typed};
 use crate::diagnostic::{self, Diagnostic};
 use crate::event::{RunEvent, StepEvent};
 use crate::json::{Value, json};
 use crate::record;
 use crate::report::{Paint, count, seconds};
-use crate::session::{RunOptions, RunSummary, Session, Told};
+use crate::session::{RunOptions, RunSummary, Session, Told, Wish};
 use crate::system::terminal;
 use crate::watch::{Ask, Moment, Question, Screen, Watching};
 
@@ -32,10 +32,10 @@ pub(super) struct Terminal<'a> {
     n_dirty: usize,
     /// The last verdict, and the revision that it is of.
     verdict: Option<(u64, String)>,
-    /// The line at the bottom, where it is shown.
-    status: Option<String>,
-    /// That line as it was last.
-    last_status: String,
+    /// What is watched, where a line at the bottom says so.
+    status: Option<Watching>,
+    /// What was watched last.
+    last_status: Watching,
 }
 
 impl<'a> Terminal<'a> {
@@ -58,7 +58,7 @@ impl<'a> Terminal<'a> {
             n_dirty: 0,
             verdict: None,
             status: None,
-            last_status: String::new(),
+            last_status: Watching::default(),
         }
     }
 
@@ -82,11 +82,65 @@ impl<'a> Terminal<'a> {
         let Some(status) = self.status.clone() else {
             return;
         };
-        let line = self.face.printer.paint_err(Paint::Dim, &status);
-        match self.keys {
-            Some(_) => self.face.printer.err(&format!("\r\u{1b}[K{line}")),
-            None => self.face.printer.err(&format!("{line}\n")),
+        if self.keys.is_none() {
+            let line = self.status_line(&status, usize::MAX);
+            let line = self.face.printer.paint_err(Paint::Dim, &line);
+            return self.face.printer.err(&format!("{line}\n"));
         }
+        let columns = terminal::columns().map_or(usize::MAX, usize::from);
+        // A line that fills the last column takes another one on some terminals.
+        let columns = columns.saturating_sub(1);
+        let line = match self.keyboard.typed() {
+            Some(typed) => {
+                let typed = self.face.printer.safe_line(&typed).into_owned();
+                last_columns(&typed, columns).to_owned()
+            }
+            None => {
+                let line = self.status_line(&status, columns);
+                self.face.printer.paint_err(Paint::Dim, &line)
+            }
+        };
+        self.face.printer.err(&format!("\r\u{1b}[K{line}"));
+    }
+
+    /// Returns the line at the bottom, with as much of it as fits.
+    fn status_line(&self, watching: &Watching, columns: usize) -> String {
+        let Watching {
+            files,
+            folders,
+            polls,
+            filter,
+        } = watching;
+        let files = format!("watching {}", count(*files as u64, "file"));
+        let (mut long, mut short) = match polls {
+            Some(every) => {
+                let every = seconds(every.as_micros() as u64);
+                (format!("{files}, looked at every {every}"), files)
+            }
+            None => (
+                format!("{files} in {}", count(*folders as u64, "folder")),
+                files,
+            ),
+        };
+        if let Some(filter) = filter {
+            let filter = self.face.printer.safe_line(filter);
+            long.push_str(&format!(" · tasks with `{filter}`"));
+            short.push_str(&format!(" · `{filter}`"));
+        }
+        if self.keys.is_none() {
+            return long;
+        }
+        let mut all = vec![
+            format!("{long} · {LEGEND}"),
+            format!("{short} · {LEGEND}"),
+            format!("{long} · {SHORT_LEGEND}"),
+            format!("{short} · {SHORT_LEGEND}"),
+            short,
+        ];
+        let fits = |line: &String| columns_of(line) <= columns;
+        let at = all.iter().position(fits).unwrap_or(all.len() - 1);
+        let line = all.swap_remove(at);
+        first_columns(&line, columns).to_owned()
     }
 
     fn take_status_away(&mut self) {
@@ -127,6 +181,7 @@ impl<'a> Terminal<'a> {
 
     fn began(&mut self, revision: u64, session: Option<&mut Session>) {
         self.take_status_away();
+        self.face.printer.measure();
         self.revision = revision;
         self.n_dirty = 0;
         self.began_us = self.face.system.now_us();
@@ -223,6 +278,7 @@ impl<'a> Terminal<'a> {
             files,
             folders,
             polls,
+            filter,
         } = watching;
         if self.is_json {
             let polls = polls.map(|every| every.as_secs_f64());
@@ -232,24 +288,55 @@ impl<'a> Terminal<'a> {
                 "files": files,
                 "folders": folders,
                 "polls": polls,
+                "filter": filter,
             });
             return self.json(&line);
         }
-        let files = count(*files as u64, "file");
-        let mut text = match polls {
-            Some(every) => {
-                let every = seconds(every.as_micros() as u64);
-                format!("watching {files}, looked at every {every}")
-            }
-            None => format!("watching {files} in {}", count(*folders as u64, "folder")),
-        };
-        if self.keys.is_some() {
-            text.push_str(&format!(" · {LEGEND}"));
-        }
-        self.last_status.clone_from(&text);
-        self.status = Some(text);
+        self.last_status.clone_from(watching);
+        self.status = Some(watching.clone());
         self.show_status();
     }
+}
+
+impl Drop for Terminal<'_> {
+    fn drop(&mut self) {
+        // The shell begins its prompt there.
+        self.take_status_away();
+    }
+}
+
+/// Returns how many columns a character takes at most.
+fn columns_of_char(letter: char) -> usize {
+    match letter {
+        '\0'..'\u{1100}' => 1,
+        _ => 2,
+    }
+}
+
+fn columns_of(text: &str) -> usize {
+    text.chars().map(columns_of_char).sum()
+}
+
+/// Returns as much of the beginning of a text as fits.
+fn first_columns(text: &str, columns: usize) -> &str {
+    let mut left = columns;
+    let end = text.char_indices().find(|(_, letter)| {
+        let fits = columns_of_char(*letter) <= left;
+        left = left.saturating_sub(columns_of_char(*letter));
+        !fits
+    });
+    end.map_or(text, |(end, _)| &text[..end])
+}
+
+/// Returns as much of the end of a text as fits.
+fn last_columns(text: &str, columns: usize) -> &str {
+    let mut left = columns;
+    let start = text.char_indices().rev().find(|(_, letter)| {
+        let fits = columns_of_char(*letter) <= left;
+        left = left.saturating_sub(columns_of_char(*letter));
+        !fits
+    });
+    start.map_or(text, |(start, letter)| &text[start + letter.len_utf8()..])
 }
 
 /// Returns diagnostics as a JSON array.
@@ -288,6 +375,16 @@ impl Screen for Terminal<'_> {
                     teller.print(text, self.face);
                 }
             }
+            Moment::Ending(wish) => {
+                let text = match wish {
+                    Wish::StopNow => "stopping now\n",
+                    _ => "ending what runs (again to stop now)\n",
+                };
+                match &self.teller {
+                    Some(teller) => teller.print(text, self.face),
+                    None => self.face.printer.err(text),
+                }
+            }
             Moment::Ran(run) => self.ran(run, session),
             Moment::Refused(error) => self.refused(error),
             Moment::Held(paths) if self.is_json => {
@@ -323,11 +420,11 @@ impl Screen for Terminal<'_> {
     fn key(&mut self, key: u8) -> Option<Ask> {
         match self.keyboard.key(key) {
             Typed::Nothing => None,
-            Typed::Line(line) => {
-                if self.teller.is_none() {
-                    let line = self.face.printer.safe_line(&line).into_owned();
-                    self.face.printer.err(&format!("\r\u{1b}[K{line}"));
-                }
+            // While a run goes on the line is its.
+            Typed::Line(_) if self.teller.is_some() => None,
+            Typed::Line(_) => {
+                self.status.get_or_insert_with(|| self.last_status.clone());
+                self.show_status();
                 None
             }
             Typed::Closed => {
@@ -386,5 +483,26 @@ impl Terminal<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_too_wide_is_cut_at_either_end() {
+        for (text, columns, first, last) in [
+            ("", 0, "", ""),
+            ("abc", 3, "abc", "abc"),
+            ("abc", 2, "ab", "bc"),
+            ("a·c", 2, "a·", "·c"),
+            ("a漢字", 4, "a漢", "漢字"),
+            ("漢字", 3, "漢", "字"),
+            ("abc", 0, "", ""),
+        ] {
+            assert_eq!(first_columns(text, columns), first, "{text} {columns}");
+            assert_eq!(last_columns(text, columns), last, "{text} {columns}");
+        }
     }
 }

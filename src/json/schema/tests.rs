@@ -381,3 +381,23 @@ fn nothing_is_said_where_a_fault_was_already_reported() {
         []
     );
 }
+
+#[test]
+fn a_misspelt_field_beside_the_right_one_is_deleted_only_where_nothing_is_lost() {
+    let schema = json!({
+        "type": "object",
+        "properties": {"prompt": {"type": "string"}},
+        "additionalProperties": false,
+    });
+    let fixes = |text: &str| {
+        let source = Source::new("t.json", text);
+        let root = crate::json::parse(&source).root.expect("it is JSON");
+        let faults = super::check(&root, &schema, &source, "the step");
+        faults
+            .iter()
+            .map(|fault| fault.fixes.len())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(fixes(r#"{"prompt": "a", "promt": "b"}"#), [0]);
+    assert_eq!(fixes(r#"{"prompt": "a", "promt": "a"}"#), [1]);
+}

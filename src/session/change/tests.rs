@@ -81,6 +81,17 @@ fn file(shown: &str) -> Changed {
     Changed {
         files: vec![shown.to_owned()],
         anything: true,
+        tasks: BTreeSet::new(),
+        besides: true,
+    }
+}
+
+/// A change of a task file and of nothing else.
+fn task_file(shown: &str) -> Changed {
+    Changed {
+        tasks: [shown.to_owned()].into(),
+        besides: false,
+        ..file(shown)
     }
 }
 
@@ -91,7 +102,7 @@ fn after_an_edit_of_one_task_only_its_queries_run() {
     assert_eq!(world.executed(), BTreeMap::new());
     for text in [task("bx"), task("box"), task("by")] {
         let changed = world.write("/w/tasks/t7.json", &text);
-        assert_eq!(changed, file("/w/tasks/t7.json"));
+        assert_eq!(changed, task_file("/w/tasks/t7.json"));
         let executed = world.executed();
         let of = |name: &str| executed.get(name).copied().unwrap_or_default();
         assert_eq!(of("parsed"), 1, "{executed:?}");
@@ -150,7 +161,7 @@ fn faults_of_the_configuration_are_told_with_those_of_the_tasks() {
     world.codes();
     world.write("/w/tasks/t0.json", &task("bx"));
     let changed = world.write("/w/aebuild.toml", "[rum]\njobs = 2\n");
-    assert_eq!(changed, file("aebuild.toml"));
+    assert_eq!(changed, file("/w/aebuild.toml"));
     assert_eq!(world.codes(), ["unknown-name", "unknown-field"]);
     assert!(world.remove("/w/aebuild.toml").anything);
     assert_eq!(world.codes(), ["unknown-name"]);
@@ -240,7 +251,7 @@ fn a_task_that_can_be_read_again_is_a_change() {
         let all = world.session.apply_changes(&[Change::Rescan]);
         assert_eq!(all, Changed::default());
         let changed = world.write("/w/tasks/t0.json", &task("box"));
-        assert_eq!(changed, file("/w/tasks/t0.json"));
+        assert_eq!(changed, task_file("/w/tasks/t0.json"));
         assert_eq!(world.codes(), [""; 0]);
         assert_eq!(
             world.write("/w/tasks/t0.json", &task("box")),

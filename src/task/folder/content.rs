@@ -1,12 +1,13 @@
 //! The files of an artifact, env or agent folder, links read through where they stay in the task folder.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::entry::Entry;
+use super::leaving::{is_leaving, original_of};
 use super::{ArtifactFile, reason};
 use crate::diagnostic::{Diagnostic, visible_line};
-use crate::system::{FileKind, System};
+use crate::system::{FileKind, FolderEntry, System};
 use crate::task::parse::names::{composed, folded};
 
 /// The most files of one folder.
@@ -27,14 +28,6 @@ pub(super) struct Content {
     pub is_empty: bool,
     /// The folders that were listed.
     pub listings: Vec<PathBuf>,
-}
-
-/// Files that editors and systems leave behind.
-fn is_leaving(name: &str) -> bool {
-    matches!(
-        name,
-        ".DS_Store" | "Thumbs.db" | "desktop.ini" | "__pycache__"
-    )
 }
 
 /// Lists the files of an entry, or keeps why that can't be done.
@@ -93,6 +86,12 @@ fn list(system: &dyn System, real_root: &Path, folder: &Path, shown: &str, skip:
                 continue;
             }
         };
+        let names = entries.iter().filter_map(|entry| entry.name.to_str());
+        let names: HashSet<String> = names.map(str::to_owned).collect();
+        let is_backup = |entry: &FolderEntry, name: &str| {
+            let original = original_of(name).filter(|_| entry.kind != FileKind::Folder);
+            original.is_some_and(|original| names.contains(original))
+        };
         for entry in entries {
             let Some(name) = entry.name.to_str() else {
                 let lossy = entry.name.to_string_lossy().into_owned();
@@ -104,7 +103,7 @@ fn list(system: &dyn System, real_root: &Path, folder: &Path, shown: &str, skip:
                 content.is_empty = false;
                 continue;
             };
-            if is_leaving(name) {
+            if is_leaving(name) || is_backup(&entry, name) {
                 continue;
             }
             content.is_empty = false;

@@ -420,6 +420,41 @@ fn keys(folder: &str, kind: &str) -> Value {
     }
 }
 
+/// Returns the schema of `env.toml` or `agent.toml`, by `envs` or `agents`: the keys that the type takes.
+pub fn definition_schema(folder: &str) -> Value {
+    let (kinds, without): (Vec<&str>, &[&str]) = match folder {
+        "envs" => (vec!["mcp_server", "multi_env", "website"], &["mcp_server"]),
+        // A script beside the file says the type too.
+        _ => (
+            AGENT_KINDS.iter().copied().chain(["a2a_agent"]).collect(),
+            &["a2a_agent", "scripted"],
+        ),
+    };
+    let mut definitions = Map::new();
+    let mut choices = Vec::new();
+    for kind in &kinds {
+        definitions.insert((*kind).to_owned(), keys(folder, kind));
+        choices.push(json!({
+            "if": {"properties": {"type": {"const": kind}}, "required": ["type"]},
+            "then": {"$ref": format!("#/definitions/{kind}")},
+        }));
+    }
+    let without: Vec<Value> = without
+        .iter()
+        .map(|kind| json!({"$ref": format!("#/definitions/{kind}")}))
+        .collect();
+    choices.push(json!({"if": {"not": {"required": ["type"]}}, "then": {"anyOf": without}}));
+    json!({
+        "type": "object",
+        "properties": {
+            "type": {"anyOf": [{"enum": kinds}, {"type": "string"}], "description": "What it is; it says which keys there are."},
+            "id": {"type": "string", "description": "Its id in contexts, where that is not the name of the folder."},
+        },
+        "allOf": choices,
+        "definitions": definitions,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;

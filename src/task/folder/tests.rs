@@ -1,5 +1,6 @@
 //! Task folders with every kind of fault, in memory, and on disk where links play a part.
 
+mod content;
 mod disk;
 mod scripts;
 
@@ -254,41 +255,6 @@ fn reserved_and_misspelt_names_are_refused() {
                 rename one of them
             error[reserved-name]: `f/artifacts/a__b` has `__` in its name, which is kept for derived ids
                 rename the folder
-        "#]],
-    );
-}
-
-#[test]
-fn folders_without_content_are_refused() {
-    check(
-        &[
-            TASK,
-            ("artifacts/a/.DS_Store", ""),
-            ("artifacts/b/__pycache__/x", ""),
-        ],
-        expect![[r#"
-            task t at f/tasks/t.json
-            error[empty-folder]: `f/artifacts/a` has nothing in it
-                put a file into it, or delete it
-            error[empty-folder]: `f/artifacts/b` has nothing in it
-                put a file into it, or delete it
-        "#]],
-    );
-    check(
-        &[
-            TASK,
-            ("artifacts/a/artifact.toml", ""),
-            ("envs/e/x", ""),
-            ("agents/a/Thumbs.db", ""),
-        ],
-        expect![[r#"
-            task t at f/tasks/t.json
-            file_artifact_universe a = @local/f/a: 
-            mcp_server e = @local/f/e
-            error[empty-folder]: `f/agents/a` has nothing in it
-                put a file into it, or delete it
-            error[wrong-number-of-files]: `f/artifacts/a` is of type file_artifact_universe, but has 0 files
-                add a file
         "#]],
     );
 }

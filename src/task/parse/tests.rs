@@ -551,3 +551,19 @@ proptest! {
         prop_assert_eq!(parsed.readable, points_back, "{}", shown(&parsed.faults));
     }
 }
+
+#[test]
+fn a_number_in_depends_on_is_put_into_quotes_only_where_a_step_has_that_id() {
+    let fixes = |id: &str| {
+        let text = format!(
+            r#"[{{"id": "{id}", "type": "note"}}, {{"id": "b", "type": "note", "depends_on": [3]}}]"#
+        );
+        let faults = parse("t", &Source::new("t.json", text), &types()).faults;
+        let wrong = faults
+            .iter()
+            .filter(|fault| fault.code.as_str() == "wrong-type");
+        wrong.map(|fault| fault.fixes.len()).collect::<Vec<_>>()
+    };
+    assert_eq!(fixes("3"), [1]);
+    assert_eq!(fixes("4"), [0]);
+}

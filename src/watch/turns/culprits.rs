@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::session::Change;
-use crate::system::System;
 
 /// In how many runs in a row, each gone to its end, a path must change to be held for one that the run itself writes.
 const WHOLE: u32 = 3;
@@ -14,17 +13,11 @@ const CUT: u32 = 10;
 #[derive(Debug, Default)]
 pub(super) struct Culprits {
     revision: u64,
-    ended: Option<Ended>,
-    in_a_row: BTreeMap<String, InARow>,
-}
-
-/// How the last run ended.
-#[derive(Clone, Copy, Debug)]
-struct Ended {
-    /// When, microseconds since 1970.
-    at_us: i64,
-    /// Whether it was cut short.
+    /// Whether the last run was cut short.
     is_cut: bool,
+    /// What changed before the last run was over.
+    within: BTreeSet<Change>,
+    in_a_row: BTreeMap<Change, InARow>,
 }
 
 /// In how many of the last runs a path changed.
@@ -47,9 +40,15 @@ impl Culprits {
         self.revision
     }
 
-    /// Notes that the run is over.
-    pub(super) fn end(&mut self, is_cut: bool, at_us: i64) {
-        self.ended = Some(Ended { at_us, is_cut });
+    /// Notes that the run is over, and what happened before that.
+    pub(super) fn end(&mut self, is_cut: bool, within: BTreeSet<Change>) {
+        self.is_cut = is_cut;
+        self.within = within;
+    }
+
+    /// Notes what may have happened before the run was over: nobody told of it.
+    pub(super) fn also(&mut self, changes: &[Change]) {
+        self.within.extend(changes.iter().cloned());
     }
 
     /// Starts to count anew: somebody asked for the next run.
@@ -57,71 +56,44 @@ impl Culprits {
         self.in_a_row.clear();
     }
 
-    /// Counts what changed, while a run went on or after it; returns the paths that changed in too many runs in a row.
-    pub(super) fn count(
-        &mut self,
-        changes: &[Change],
-        meanwhile: bool,
-        system: &dyn System,
-    ) -> Vec<String> {
-        let paths: BTreeSet<String> = changes
+    /// Counts what of this changed before the last run was over; returns what changed in too many runs in a row.
+    pub(super) fn count(&mut self, changes: &[Change]) -> Vec<Change> {
+        let within: BTreeSet<&Change> = changes
             .iter()
-            .filter(|change| self.is_of_run(change, meanwhile, system))
-            .map(|change| match change {
-                Change::Path(path) => path.display().to_string(),
-                Change::Rescan => "more files than can be told apart".to_owned(),
-            })
+            .filter(|change| self.within.contains(change))
             .collect();
-        self.in_a_row.retain(|path, _| paths.contains(path));
-        let is_cut = self.ended.is_some_and(|ended| ended.is_cut);
-        for path in paths {
-            let in_a_row = self.in_a_row.entry(path).or_default();
-            match is_cut {
+        self.in_a_row.retain(|change, _| within.contains(change));
+        for change in within {
+            let in_a_row = self.in_a_row.entry(change.clone()).or_default();
+            match self.is_cut {
                 true => in_a_row.cut += 1,
                 false => in_a_row.whole += 1,
             }
         }
         let held = self.in_a_row.iter().filter(|(_, n)| n.is_held());
-        let held: Vec<String> = held.map(|(path, _)| path.clone()).collect();
+        let held: Vec<Change> = held.map(|(change, _)| change.clone()).collect();
         if !held.is_empty() {
             self.forget();
         }
         held
-    }
-
-    /// Returns whether something changed before the last run was over; what is gone is told by the folder that it was in.
-    fn is_of_run(&self, change: &Change, meanwhile: bool, system: &dyn System) -> bool {
-        let Some(ended) = self.ended else {
-            return false;
-        };
-        let Change::Path(path) = change else {
-            return meanwhile;
-        };
-        if meanwhile {
-            return true;
-        }
-        // The clock of files is coarse and late, so what the run wrote is never stamped after its end.
-        let mut found = path.ancestors().map(|path| system.link_metadata(path));
-        let found = found.find_map(Result::ok);
-        found.is_some_and(|found| found.stamp.ctime_ns / 1000 <= i128::from(ended.at_us))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::MemorySystem;
 
-    /// Returns after how many runs a change in each of them is held, where each run is cut short or not and the change comes
-    /// meanwhile or not.
+    /// Returns after how many runs a change after each of them is held, where each run is cut short or not and the change
+    /// comes before its end or not.
     fn held_after(runs: &[(bool, bool)]) -> Option<usize> {
-        let system = MemorySystem::new();
         let mut culprits = Culprits::default();
-        let held = runs.iter().position(|(is_cut, meanwhile)| {
+        let held = runs.iter().position(|(is_cut, is_within)| {
             culprits.begin();
-            culprits.end(*is_cut, 1);
-            let held = culprits.count(&[Change::Rescan], *meanwhile, &system);
-            !held.is_empty()
+            let change = Change::Path("count".into());
+            let within = is_within.then(|| change.clone());
+            culprits.end(*is_cut, within.into_iter().collect());
+            let changes = [Change::Path("other".into()), change];
+            !culprits.count(&changes).is_empty()
         });
         held.map(|at| at + 1)
     }

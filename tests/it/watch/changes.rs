@@ -159,6 +159,44 @@ fn a_task_may_go_and_come_back() {
 }
 
 #[test]
+fn of_one_task_the_others_are_not_watched() {
+    let story = plain();
+    story.write("tasks/other.json", TASK);
+    let how = How {
+        path: "tasks/t.json",
+        ..How::new()
+    };
+    let mut watched = Watched::start(story, how);
+    assert_eq!(
+        watched.watching.files, 3,
+        "the task, its artifact and the configuration"
+    );
+    watched.no_run(|story| story.write("tasks/new.json", TASK));
+    watched.no_run(|story| story.write("tasks/other.json", "["));
+    watched.no_run(|story| remove(story, "tasks/other.json"));
+    watched.one_run(
+        |story| story.write("artifacts/data/data.txt", "bad\n"),
+        FAILED,
+    );
+    watched.one_run(
+        |story| {
+            story.write("tasks/new.json", "{}");
+            story.write("artifacts/data/data.txt", "good\n");
+        },
+        PASSED,
+    );
+    // Whoever opens the folder now finds nothing to open.
+    remove(&watched.story, "tasks/t.json");
+    watched.fence();
+    let shown = watched.until_quiet();
+    assert!(
+        shown.iter().any(|shown| matches!(shown, Shown::Refused(_))),
+        "{shown:#?}"
+    );
+    watched.one_run(|story| story.write("tasks/t.json", TASK), PASSED);
+}
+
+#[test]
 fn a_fault_is_shown_and_mended() {
     let mut watched = Watched::plain();
     for path in ["tasks/t.json", "aebuild.toml"] {

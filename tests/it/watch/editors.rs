@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::process::Command;
 
-use super::{TASK, Watched, beside, link, remove, rename};
+use super::{Shown, TASK, Watched, beside, link, remove, rename};
 use crate::story::Story;
 
 /// Saves a text at a path.
@@ -111,6 +111,73 @@ fn rsync_writes_a_dot_file_and_renames_it() {
         let new = beside(path, ".", ".Xy12Zq");
         story.write(&new, text);
         rename(story, &new, path);
+    });
+}
+
+#[test]
+fn gnome_writes_a_stream_and_renames_it() {
+    check(|story, path, text| {
+        let folder = path.rsplit_once('/').unwrap().0;
+        let new = format!("{folder}/.goutputstream-X4YZ12");
+        story.write(&new, text);
+        rename(story, &new, path);
+    });
+}
+
+#[test]
+fn sed_edits_in_place_and_only_the_file_is_named() {
+    let mut watched = Watched::plain();
+    for (path, from, to, ends) in [
+        ("artifacts/data/data.txt", "good", "bad", FAILED),
+        ("artifacts/data/data.txt", "bad", "good", PASSED),
+        ("tasks/t.json", "grep -q good", "grep -q other", FAILED),
+    ] {
+        let shown = watched.one_run(
+            |story| {
+                let mut sed = Command::new("sed");
+                sed.args(["-i", &format!("s/{from}/{to}/")]);
+                assert!(sed.arg(story.path(path)).status().unwrap().success());
+            },
+            ends,
+        );
+        assert_eq!(shown[0], Shown::Changed(vec![path.to_owned()]));
+    }
+}
+
+#[test]
+fn what_an_editor_keeps_beside_an_open_file_sets_nothing_off() {
+    let mut watched = Watched::plain();
+    let data = "artifacts/data/data.txt";
+    for left in [
+        beside(data, ".", ".swp"),
+        beside(data, "", "~"),
+        beside(data, "#", "#"),
+        beside(data, ".~lock.", "#"),
+    ] {
+        watched.no_run(|story| story.write(&left, "b0VIM 9.0"));
+        watched.no_run(|story| story.write(&left, "more"));
+        watched.no_run(|story| remove(story, &left));
+    }
+    let lock = beside(data, ".#", "");
+    watched.no_run(|story| link(story, "user@host.123:1700000000", &lock));
+    watched.no_run(|story| remove(story, &lock));
+    // A file of that name that is no backup of anything may be meant.
+    watched.one_run(|story| story.write("artifacts/data/lone~", "x"), PASSED);
+    watched.one_run(|story| story.write("artifacts/data/4913", "x"), PASSED);
+}
+
+#[test]
+fn what_comes_and_goes_within_a_moment_sets_nothing_off() {
+    let mut watched = Watched::plain();
+    for path in ["artifacts/data/new.txt", "tasks/new.json"] {
+        watched.no_run(|story| {
+            story.write(path, "[]");
+            remove(story, path);
+        });
+    }
+    watched.no_run(|story| {
+        rename(story, "artifacts/data", "artifacts/away");
+        rename(story, "artifacts/away", "artifacts/data");
     });
 }
 

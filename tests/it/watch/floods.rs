@@ -3,6 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
+use aebuild::system::inotify::{Deed, FolderWatch, Happening};
+
 use super::{How, Shown, TASK, Watched, plain, remove, rename, rescan, runs};
 use crate::story::Story;
 
@@ -62,6 +64,38 @@ fn what_a_run_writes_itself_sets_off_nothing() {
         FAILED,
     );
     watched.no_run(|_| ());
+}
+
+#[test]
+fn who_asks_is_told_of_all_that_happened_before() {
+    let story = plain();
+    let (send, told) = std::sync::mpsc::channel();
+    let watch = FolderWatch::start(move |happening| {
+        let _ = send.send(happening);
+    });
+    let watch = watch.unwrap();
+    watch.add(&story.path("tasks")).unwrap();
+    for round in 0..50 {
+        for n in 0..20 {
+            story.write(&format!("tasks/{round}-{n}.txt"), "x");
+        }
+        watch.catch_up();
+        let before = told.iter().take_while(|one| *one != Happening::CaughtUp);
+        let made = before.filter(|one| matches!(one, Happening::At(_, Deed::Made)));
+        assert_eq!(made.count(), 20);
+    }
+}
+
+#[test]
+fn who_saves_right_after_each_run_is_no_culprit() {
+    let mut watched = Watched::plain();
+    for n in 0..12 {
+        let (text, ends) = match n % 2 {
+            0 => ("bad\n", FAILED),
+            _ => ("good\n", PASSED),
+        };
+        watched.one_run(|story| story.write("artifacts/data/data.txt", text), ends);
+    }
 }
 
 #[test]

@@ -39,6 +39,8 @@ const ONLY_A_RUN_SHOWS: &[(&str, &str, &str)] = &[
     ),
     // Which keys this machine has.
     ("", "ModelError", "nothing says how it is reached"),
+    // What a server says of itself.
+    ("apply_server_config", "", "does not advertise"),
     // What commands leave in a sandbox.
     ("collect_artifacts", "", "in the sandbox"),
     ("run_code", "RunCodeExecutionError", "exited "),

@@ -43,7 +43,10 @@ pub(super) struct Mutation {
 }
 
 /// What undoes a mutation: the files as they were, and what they may be.
-pub(super) struct Undo(Vec<(PathBuf, Option<(Vec<u8>, Permissions)>)>);
+pub(super) struct Undo(Vec<(PathBuf, Option<Was>)>);
+
+/// The bytes of a file, and what it may be.
+type Was = (Vec<u8>, Permissions);
 
 impl Undo {
     pub(super) fn undo(self) {

@@ -37,8 +37,10 @@ use crate::resource::{ResourceId, Touch};
 use crate::step::{Refusal, Step};
 use crate::task::config::Config;
 use crate::task::folder::TaskFolder;
-use crate::task::parse::Places;
+use crate::task::parse::{Places, Written};
 use crate::task::{DependsOn, Task};
+
+pub use script::CLOCK_TOOLS;
 
 /// All that rules look at.
 #[derive(Clone, Copy)]
@@ -61,6 +63,8 @@ pub struct Checked<'a> {
     pub folder: &'a TaskFolder,
     /// What `aebuild.toml` says.
     pub config: &'a Config,
+    /// Its text, where there is one.
+    pub config_written: Option<&'a Written>,
     /// The tools of the envs that are compiled in, as `tools/list` declares them.
     pub env_tools: &'a EnvTools,
 }
@@ -174,6 +178,15 @@ impl<'a> Checked<'a> {
     /// Returns the id of a step.
     fn id(&self, step: StepIx) -> &'a str {
         self.task.steps[step.at()].id.as_str()
+    }
+
+    /// Returns whether a field that is a name is written, and not as one: as another type, or with bytes that are no text.
+    fn is_unreadable(&self, step: StepIx, key: &str) -> bool {
+        match self.task.steps[step.at()].fields.get(key) {
+            None | Some(Value::Null) => false,
+            Some(Value::String(name)) => name.contains('\u{fffd}'),
+            Some(_) => true,
+        }
     }
 
     /// Returns the ids of the steps, with the first step of each.

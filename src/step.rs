@@ -438,6 +438,8 @@ pub struct Inspected {
     pub faults: Vec<Diagnostic>,
     /// The Python files of it that the step runs.
     pub python: Vec<ContentFile>,
+    /// The file of it that is loaded as the whole state of an env, by the id of the env.
+    pub state: Option<(String, ContentFile)>,
 }
 
 /// A refusal that the schema of the fields cannot express.

@@ -1,11 +1,13 @@
 //! Envs and agents that are deployed: each is there, it is clear how it is run, and what it needs is in its folder.
 
 use super::{Checked, Rule};
-use crate::diagnostic::{Diagnostic, Severity, Source, Span, did_you_mean, nearest};
+use crate::diagnostic::{Diagnostic, Meant, Severity, Source, Span, did_you_mean, meant, nearest};
 use crate::graph::StepIx;
 use crate::json::Value;
 use crate::step::Deploys;
-use crate::task::deploy::{AgentRun, AgentSpec, EnvRun, EnvSpec, ProcessRun, Unusable};
+use crate::task::deploy::{
+    AgentRun, AgentSpec, BUILTIN_ENVS, EnvRun, EnvSpec, ProcessRun, Unusable,
+};
 use crate::task::folder::Definition;
 use crate::task::model::RESERVED_PARAMS;
 use crate::task::parse::names::has_placeholder;
@@ -52,7 +54,7 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
             } => ("agents", "/a2a_agent_id", id),
             Deploys::Agent { agent_name, .. } => ("agents", "/agent_name", agent_name),
         };
-        if has_placeholder(wanted) {
+        if has_placeholder(wanted) || checked.is_unreadable(step, &field[1..]) {
             continue;
         }
         let (definition, tables) = match kind {
@@ -110,7 +112,7 @@ impl Deployed<'_> {
                     EnvRun::Process(run) => self.process(run, true),
                     _ => Vec::new(),
                 },
-                Err(why) => vec![self.unusable(why)],
+                Err(why) => vec![self.unusable(why, wanted)],
             },
             Deploys::Agent {
                 agent_name,
@@ -122,14 +124,37 @@ impl Deployed<'_> {
                 let placed = spec.and_then(|spec| spec.placed(sandbox_name.is_some()));
                 match placed {
                     Ok(spec) => self.agent(&spec, wanted),
-                    Err(why) => vec![self.unusable(why)],
+                    Err(why) => vec![self.unusable(why, wanted)],
                 }
             }
         }
     }
 
-    fn unusable(&self, why: Unusable) -> Diagnostic {
+    fn unusable(&self, why: Unusable, wanted: &str) -> Diagnostic {
+        let Checked { folder, config, .. } = self.checked;
         let places = self.checked.places;
+        let known: Vec<&String> = match why.code {
+            "unknown-env" => {
+                let folders = folder.envs.keys().chain(folder.aliases.envs.keys());
+                folders.chain(config.envs.keys()).collect()
+            }
+            "unknown-agent" => {
+                let folders = folder.agents.keys().chain(folder.aliases.agents.keys());
+                folders.chain(config.agents.keys()).collect()
+            }
+            _ => Vec::new(),
+        };
+        let known = known.into_iter().map(String::as_str);
+        let near = match why.code {
+            "unknown-env" => meant(wanted, known.chain(BUILTIN_ENVS)),
+            _ => meant(wanted, known),
+        };
+        // Other steps may find it by the name that is written here.
+        let is_alone = self.field == "/a2a_agent_id";
+        let near = near.map(|near| Meant {
+            is_sure: near.is_sure && is_alone,
+            ..near
+        });
         Diagnostic::error(why.code, why.headline)
             .primary(
                 places.source(),
@@ -137,6 +162,7 @@ impl Deployed<'_> {
                 "",
             )
             .help(why.help)
+            .meant(near)
     }
 
     /// Tells of a folder in which nothing says what it holds.
@@ -271,7 +297,11 @@ impl Deployed<'_> {
     fn place(&self, pointer: &str) -> Option<(&Source, Span)> {
         let escaped = self.table.replace('~', "~0").replace('/', "~1");
         let in_table = format!("/{}/{escaped}{pointer}", self.kind);
-        self.checked.config.place(&in_table).or_else(|| {
+        let in_table = self.checked.config_written.and_then(|written| {
+            written.node.pointer(&in_table)?;
+            Some((&written.source, written.span(&in_table)))
+        });
+        in_table.or_else(|| {
             let written = self.definition?.written.as_ref()?;
             written.node.pointer(pointer)?;
             Some((&written.source, written.span(pointer)))

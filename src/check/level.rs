@@ -14,11 +14,14 @@ const MILD: &[(&str, Severity)] = &[
     ("confusable-id", Severity::Warning),
     ("files-differ-in-case", Severity::Warning),
     ("ids-differ-in-case", Severity::Warning),
+    ("missing-mount", Severity::Warning),
     ("missing-program", Severity::Hint),
     ("no-container-engine", Severity::Warning),
     ("null-dependency", Severity::Warning),
     ("repeated-dependency", Severity::Warning),
+    ("unknown-step", Severity::Warning),
     ("unused-folder", Severity::Hint),
+    ("unused-setting", Severity::Hint),
 ];
 
 /// What no rule finds and keeps a task, or what it names, from being used.
@@ -31,7 +34,7 @@ const ERRORS: &str = "\
     link-outside lone-surrogate loose-file malformed-number mismatched-bracket missing-colon \
     missing-comma missing-field missing-file missing-key missing-value misspelt-literal more-faults \
     name-not-utf-8 names-collide nesting-too-deep network-policy-not-kept no-such-path not-a-file \
-    not-a-folder not-a-list not-a-schema not-a-task not-a-task-folder not-a-verifier not-an-object not-python \
+    not-a-folder not-a-list not-a-schema not-a-state not-a-task not-a-task-folder not-a-verifier not-an-object not-python \
     not-supported-yet not-toml not-utf-8 number-bare-point number-leading-plus number-leading-zero \
     number-not-decimal number-not-exact number-not-finite number-out-of-range odd-quotes odd-whitespace \
     out-of-range path-with-dots python-syntax raw-control-character reserved-name retry-without-target \
@@ -86,7 +89,7 @@ pub fn apply(levels: &BTreeMap<String, Level>, faults: &mut Vec<Diagnostic>) {
 
 /// Returns what is wrong with the codes that an `aebuild.toml` sets levels of.
 pub fn faults(source: &Source, levels: &BTreeMap<String, Level>) -> Vec<Diagnostic> {
-    if levels.is_empty() {
+    if !source.text.contains("lint") {
         return Vec::new();
     }
     let mut faults = Vec::new();
@@ -159,6 +162,15 @@ mod tests {
                   help: did you mean `unordered-observer`?
                   help: delete it, and mend what the fault shows
             "#]],
+        );
+        check(
+            "[lint]\nfoo = \"deny\"\n",
+            expect![[r#"
+            aebuild.toml:2:7: error[unknown-value]: `lint.foo` of `aebuild.toml` can't be `deny`
+            aebuild.toml:2:1: error[unknown-code]: `lint` of `aebuild.toml` sets `foo`, which is no code
+              help: write one of `off`, `hint`, `warning`, `error`
+              help: delete it
+        "#]],
         );
         check(
             "[lint]\nunordered-observer = \"loud\"\n",

@@ -2,8 +2,10 @@
 
 use super::{Checked, Rule};
 use crate::diagnostic::{Diagnostic, Severity, did_you_mean};
+use crate::graph::StepIx;
 use crate::json::Value;
 use crate::step::ArtifactKind;
+use crate::step::Step;
 use crate::task::deploy::{EnvRun, EnvSpec, takes_files};
 use crate::task::parse::names::has_placeholder;
 
@@ -35,17 +37,23 @@ fn steps(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
                 continue;
             };
             let ids = || checked.task.steps.iter().map(|step| step.id.as_str());
-            if ids().any(|id| id == named) {
-                continue;
-            }
+            // What is deployed keeps nothing by its deploy step, and nothing is there yet of the step itself.
+            let keeps_nothing = |(other, built): (StepIx, &dyn Step)| {
+                checked.id(other) == named && (other == step || built.deploys().is_some())
+            };
+            let what = match ids().any(|id| id == named) {
+                true if checked.built().any(keeps_nothing) => "which keeps nothing",
+                true => continue,
+                false => "which the task does not have",
+            };
             let headline = format!(
-                "step `{}` loads what step `{named}` kept, which the task does not have",
+                "step `{}` loads what step `{named}` kept, {what}",
                 checked.id(step)
             );
             let span = checked.places.field_or_kind(step, &format!("/{key}"));
             faults.push(
                 Diagnostic::error("unknown-name", headline)
-                    .primary(checked.places.source(), span, "no such step")
+                    .primary(checked.places.source(), span, "nothing is kept by it")
                     .help(did_you_mean(
                         named,
                         ids().filter(|id| *id != declared.id.as_str()),

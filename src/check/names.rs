@@ -1,6 +1,7 @@
 //! Names that a step looks up: each must be made by a step that it waits for.
 
 use std::collections::{HashMap, HashSet};
+use std::mem::Discriminant;
 
 use super::reach::Reach;
 use super::{Checked, Rule, edges};
@@ -38,6 +39,7 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
     let mut reach = Reach::new(checked.graph);
     let ids = checked.ids();
     let mut partial: Option<HashSet<&str>> = None;
+    let mut doubtful: Option<HashSet<Discriminant<Lookup>>> = None;
     for (step, built) in checked.built() {
         let mut mine: Vec<Lookup> = Vec::new();
         for read in built.reads() {
@@ -65,12 +67,36 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
                     faults.push(no_path(checked, step, &read, maker).fix(fix));
                 }
                 None => {
+                    let doubtful = doubtful.get_or_insert_with(|| doubtful_kinds(checked));
                     let partial = partial.get_or_insert_with(|| checked.partial_names());
-                    faults.extend(unknown(checked, step, &read, &made, partial));
+                    let fault = unknown(checked, step, &read, &made, partial);
+                    // A name that cannot be read may be this one; a slip of another name is one all the same.
+                    let is_doubtful = doubtful.contains(&std::mem::discriminant(&read.lookup));
+                    faults.extend(fault.filter(|fault| !is_doubtful || !fault.fixes.is_empty()));
                 }
             }
         }
     }
+}
+
+/// Returns the kinds of names of which one is written that cannot be read.
+fn doubtful_kinds(checked: &Checked<'_>) -> HashSet<Discriminant<Lookup>> {
+    let mut doubtful = HashSet::new();
+    for (step, built) in checked.built() {
+        for NameRef { lookup, .. } in built.provides() {
+            let key = match &lookup {
+                Lookup::Env(_) => "env_id",
+                Lookup::Agent(_) => "agent_name",
+                Lookup::Sandbox(_) => "sandbox_name",
+                Lookup::Prompt(_) => "prompt_id",
+                Lookup::Metadata(_) => "verifier_id",
+            };
+            if checked.is_unreadable(step, key) {
+                doubtful.insert(std::mem::discriminant(&lookup));
+            }
+        }
+    }
+    doubtful
 }
 
 /// Returns who makes what a look-up asks for; for `metadata` also who makes a part of it, or what it is a part of.
@@ -145,6 +171,7 @@ fn unknown(
         .keys()
         .filter(|other| is_same_kind(&read.lookup, other))
         .filter_map(name_of)
+        .filter(|name| !name.contains('\u{fffd}'))
         .collect();
     names.sort_unstable();
     names.dedup();

@@ -22,6 +22,7 @@ use crate::task::script::{Callee, Script};
 pub(super) const RULE: Rule = Rule {
     codes: &[
         ("unknown-name", Severity::Error),
+        ("no-path-to-producer", Severity::Error),
         ("unknown-tool", Severity::Error),
         ("missing-field", Severity::Error),
         ("unknown-field", Severity::Error),
@@ -34,7 +35,24 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// The tools that every env has while its virtual clock is set.
-pub(super) const CLOCK_TOOLS: [&str; 2] = ["get_time", "wait_until"];
+pub const CLOCK_TOOLS: [&str; 2] = ["get_time", "wait_until"];
+
+/// Whether a rule of a script is for a prompt of the task.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SetOff {
+    /// A prompt sets it off.
+    Surely,
+    /// The agent is asked something, and its script serves this task alone.
+    Perhaps,
+    /// Nobody can say.
+    Unsaid,
+}
+
+/// Another agent whom one may ask, and the step that connects them.
+struct Peer {
+    name: String,
+    step: StepIx,
+}
 
 /// A prompt whose text is known before the run.
 struct Asked<'a> {
@@ -43,10 +61,11 @@ struct Asked<'a> {
 }
 
 fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
-    let mut peers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut peers: BTreeMap<String, Vec<Peer>> = BTreeMap::new();
     let mut deployers: BTreeMap<String, usize> = BTreeMap::new();
-    for (_, built) in checked.built() {
+    for (step, built) in checked.built() {
         for (agent, asked) in built.peerings() {
+            let asked = asked.into_iter().map(|name| Peer { name, step });
             peers.entry(agent).or_default().extend(asked);
         }
         for made in built.provides() {
@@ -165,7 +184,7 @@ struct Scripted<'a> {
     step: StepIx,
     name: &'a str,
     envs: &'a [String],
-    peers: &'a [String],
+    peers: &'a [Peer],
     script: Script,
     written: &'a Written,
 }
@@ -192,34 +211,35 @@ impl Scripted<'_> {
         }
         let may_be_hit = self.is_asked() && self.checked.folder.tasks.len() == 1;
         for (rule_ix, rule) in self.script.rules.iter().enumerate() {
-            let is_hit = hit.get(&rule_ix).copied();
+            let set_off = match hit.contains_key(&rule_ix) {
+                true => SetOff::Surely,
+                false if may_be_hit => SetOff::Perhaps,
+                false => SetOff::Unsaid,
+            };
             for (call_ix, call) in rule.calls.iter().enumerate() {
                 let at = format!("/rules/{rule_ix}/calls/{call_ix}");
-                let mut found = Vec::new();
-                let counts = is_hit.is_some() || may_be_hit;
                 match &call.to {
                     Callee::Peer { name, .. } => {
-                        if counts && !self.peers.contains(name) {
-                            found.push(self.no_peer(&at, name));
+                        let is_it = |peer: &&Peer| peer.name == *name;
+                        let connected = self.peers.iter().filter(is_it).collect::<Vec<_>>();
+                        match connected.is_empty() {
+                            _ if set_off == SetOff::Unsaid => {}
+                            true => faults.push(self.no_peer(&at, name, set_off)),
+                            false => faults.extend(self.unconnected(&at, &connected, set_off)),
                         }
                     }
                     Callee::Tool { env, tool, .. } => {
-                        self.tool(&at, env.as_deref(), tool, counts, &mut found);
+                        let mut found = Vec::new();
+                        self.tool(&at, env.as_deref(), tool, set_off, &mut found);
                         // A rule for other tasks may call what another env of that name has; a slip looks like what
                         // there is.
                         found.retain(|fault: &Diagnostic| {
                             let is_unlike =
                                 fault.code.as_str() == "unknown-tool" && fault.fixes.is_empty();
-                            is_hit.is_some() || !is_unlike
+                            set_off == SetOff::Surely || !is_unlike
                         });
+                        faults.append(&mut found);
                     }
-                }
-                for mut fault in found {
-                    if is_hit.is_none() && fault.headline.starts_with("the script") {
-                        // Nobody may ever say what sets this rule off.
-                        fault.severity = Severity::Warning;
-                    }
-                    faults.push(fault);
                 }
             }
         }
@@ -287,12 +307,12 @@ impl Scripted<'_> {
             .help("add a rule without `prompt`, which is for all that others are not for")
     }
 
-    fn no_peer(&self, at: &str, name: &str) -> Diagnostic {
+    fn no_peer(&self, at: &str, name: &str, set_off: SetOff) -> Diagnostic {
         let headline = format!(
             "the script of agent `{}` asks `{name}`, which is none of its peers",
             self.name
         );
-        let near = did_you_mean(name, self.peers.iter().map(String::as_str));
+        let near = did_you_mean(name, self.peers.iter().map(|peer| peer.name.as_str()));
         let help = near.unwrap_or_else(|| {
             format!(
                 "add a `peer_agents` step that connects `{}` to `{name}`",
@@ -303,8 +323,38 @@ impl Scripted<'_> {
             "unknown-name",
             headline,
             self.written.span(&format!("{at}/peer")),
+            set_off,
         )
         .help(help)
+    }
+
+    /// Tells of a peer who is connected, but before none of the prompts.
+    fn unconnected(&self, at: &str, peers: &[&Peer], set_off: SetOff) -> Option<Diagnostic> {
+        let checked = self.checked;
+        let prompts = checked.built().filter(|(_, built)| built.prompts());
+        let mut prompts = prompts.filter(|(_, built)| prompted(*built, self.name));
+        let first = prompts.next()?.0;
+        let waits = |step: StepIx| {
+            let is_before = |peer: &&Peer| checked.graph.is_ancestor(peer.step, step);
+            peers.iter().any(is_before)
+        };
+        if waits(first) || prompts.any(|(step, _)| waits(step)) {
+            return None;
+        }
+        let (name, connecting) = (&peers[0].name, peers[0].step);
+        let headline = format!(
+            "the script of agent `{}` asks `{name}`, and no prompt waits for step `{}`, which connects them",
+            self.name,
+            checked.id(connecting)
+        );
+        let span = self.written.span(&format!("{at}/peer"));
+        let fault = self.fault("no-path-to-producer", headline, span, set_off);
+        let help = format!(
+            "add {{\"task_step_id\": \"{}\"}} to the `depends_on` of `{}`",
+            checked.id(connecting),
+            checked.id(first)
+        );
+        Some(fault.help(help))
     }
 
     fn tool(
@@ -312,14 +362,15 @@ impl Scripted<'_> {
         at: &str,
         env: Option<&str>,
         tool: &str,
-        is_hit: bool,
+        set_off: SetOff,
         faults: &mut Vec<Diagnostic>,
     ) {
         let known = self.envs.iter().map(String::as_str);
+        let counts = set_off != SetOff::Unsaid;
         let env = match (env, self.envs) {
             (Some(env), _) if self.envs.iter().any(|known| known == env) => env,
             (Some(OWN_SANDBOX), _) => return,
-            (Some(env), _) if is_hit => {
+            (Some(env), _) if counts => {
                 let headline = format!(
                     "the script of agent `{}` calls a tool of env `{env}`, which the agent is not connected to",
                     self.name
@@ -327,11 +378,14 @@ impl Scripted<'_> {
                 let help = did_you_mean(env, known)
                     .unwrap_or_else(|| format!("add \"{env}\" to its `env_ids`"));
                 let span = self.written.span(&format!("{at}/env"));
-                faults.push(self.fault("unknown-name", headline, span).help(help));
+                faults.push(
+                    self.fault("unknown-name", headline, span, set_off)
+                        .help(help),
+                );
                 return;
             }
-            (None, [one]) if is_hit => one,
-            (None, [_, _, ..] | []) if is_hit => {
+            (None, [one]) if counts => one,
+            (None, [_, _, ..] | []) if counts => {
                 let headline = format!(
                     "the script of agent `{}` calls `{tool}` and names no env, and the agent is connected to {}",
                     self.name,
@@ -345,7 +399,10 @@ impl Scripted<'_> {
                     Some(env) => format!("add `env`, such as \"{env}\", to the call"),
                     None => "add the env to the `env_ids` of its `deploy_agent` step".to_owned(),
                 };
-                faults.push(self.fault("missing-field", headline, span).help(help));
+                faults.push(
+                    self.fault("missing-field", headline, span, set_off)
+                        .help(help),
+                );
                 return;
             }
             _ => return,
@@ -374,13 +431,25 @@ impl Scripted<'_> {
         faults.extend(call.faults(tools));
     }
 
-    fn fault(&self, code: &'static str, headline: String, span: Span) -> Diagnostic {
+    /// Returns a fault of what the task gives the agent. It is one where nothing sets the rule off too, but nobody may ever
+    /// say what does.
+    fn fault(
+        &self,
+        code: &'static str,
+        headline: String,
+        span: Span,
+        set_off: SetOff,
+    ) -> Diagnostic {
         let places = self.checked.places;
         let field = match self.envs.is_empty() {
             true => places.kind(self.step),
             false => places.field_or_kind(self.step, "/env_ids"),
         };
-        Diagnostic::error(code, headline)
+        let fault = match set_off {
+            SetOff::Surely => Diagnostic::error(code, headline),
+            SetOff::Perhaps | SetOff::Unsaid => Diagnostic::warning(code, headline),
+        };
+        fault
             .primary(&self.written.source, span, "")
             .label(places.source(), field, "deployed here")
     }

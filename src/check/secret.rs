@@ -1,4 +1,4 @@
-//! Keys and passwords written into a task file: they are told, and what is shown of the file does not show them.
+//! Keys and passwords written into a task file, the configuration or the files of an env or agent: they are told, and what is shown of the file does not show them.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crate::diagnostic::{Diagnostic, Severity, Source, Span};
 /// The rule.
 pub(super) const RULE: Rule = Rule {
     codes: &[("secret-in-file", Severity::Warning)],
-    doc: "A key that stands in a task file goes wherever the file goes, and into the records of runs. What is told is the kind \
+    doc: "A key that stands in a file of the task folder goes wherever the file goes, and into the records of runs. What is told is the kind \
           of the key, by how keys of the kind begin; the key itself is shown nowhere.",
     run,
 };
@@ -125,7 +125,18 @@ fn is_token(byte: u8) -> bool {
 }
 
 fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
-    let source = checked.places.source();
+    tell(checked.places.source(), faults);
+}
+
+/// Returns the keys that stand in a file other than a task's; what is told does not show them.
+pub fn faults(source: &Source) -> Vec<Diagnostic> {
+    let mut faults = Vec::new();
+    tell(source, &mut faults);
+    cover(source, &mut faults);
+    faults
+}
+
+fn tell(source: &Source, faults: &mut Vec<Diagnostic>) {
     for found in find(&source.text) {
         let headline = format!("`{}` holds what looks like {}", source.name, found.what);
         faults.push(

@@ -248,6 +248,7 @@ fn judge(files: &[(&str, &str)]) -> Vec<Diagnostic> {
             has_errors: faults.iter().any(Diagnostic::is_error),
             folder: &folder,
             config: &Default::default(),
+            config_written: None,
             env_tools: &Default::default(),
         };
         faults.extend(super::check(&checked));
@@ -560,4 +561,20 @@ fn a_large_task_is_judged_in_linear_time() {
         52,
         "the unordered observers, counted beyond fifty, and the changes that count as one"
     );
+}
+
+#[test]
+fn a_name_that_cannot_be_read_brings_no_unknown_names() {
+    let task = r#"[
+  {"id": "box", "type": "deploy_sandbox", "sandbox_name": "b\u{fffd}", "sandbox_mode": "vm"},
+  {"id": "tub", "type": "deploy_sandbox", "sandbox_name": "tub", "sandbox_mode": "vm"},
+  {"id": "v", "type": "verify_sandbox", "sandbox_name": "b", "criteria": []},
+  {"id": "w", "type": "verify_sandbox", "sandbox_name": "tubb", "criteria": []}
+]"#;
+    let faults = judge(&[("tasks/t.json", &task.replace("\\u{fffd}", "\u{fffd}"))]);
+    let unknown = faults
+        .iter()
+        .filter(|fault| fault.code.as_str() == "unknown-name");
+    let told: Vec<&str> = unknown.map(|fault| fault.headline.as_str()).collect();
+    assert_eq!(told, ["step `w` reads sandbox `tubb`, which no step makes"]);
 }

@@ -1,4 +1,4 @@
-//! Folders of a task folder that none of its tasks uses.
+//! Folders of a task folder that none of its tasks uses, and tables of `aebuild.toml` that no task does.
 //!
 //! This is told of a folder whose tasks were all looked at and have no error; it is no fault of one task, so it is no rule.
 
@@ -7,18 +7,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::level;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, did_you_mean};
 use crate::json::Value;
 use crate::step::{Deploys, Step};
 use crate::task::Task;
-use crate::task::config::Level;
+use crate::task::config::{Config, Level};
 use crate::task::folder::TaskFolder;
+use crate::task::parse::names::has_placeholder;
 
 /// What a task uses of the folder that it is in.
 #[derive(Debug)]
 pub struct Uses {
     /// What it names, by the kinds and names of the folders that are meant.
     names: BTreeSet<(&'static str, String)>,
+    /// What it deploys, by `envs` or `agents` and the names under which a table of `aebuild.toml` may say how.
+    deployed: BTreeSet<(&'static str, String)>,
     /// The task, any text of which may name something all the same.
     task: Arc<Task>,
 }
@@ -26,7 +29,7 @@ pub struct Uses {
 impl Uses {
     /// Returns what a task without errors uses.
     pub fn of(folder: &TaskFolder, task: Arc<Task>, steps: &[Option<Arc<dyn Step>>]) -> Self {
-        let mut names = BTreeSet::new();
+        let (mut names, mut deployed) = (BTreeSet::new(), BTreeSet::new());
         let mut add = |kind, name: &String| names.insert((kind, name.clone()));
         for step in steps.iter().flatten() {
             for reference in step.artifacts() {
@@ -37,6 +40,7 @@ impl Uses {
             }
             match step.deploys() {
                 Some(Deploys::Env { env_id }) => {
+                    deployed.insert(("envs", env_id.clone()));
                     let found = folder.env(&env_id);
                     found.map(|found| add("envs", &found.name));
                 }
@@ -45,13 +49,23 @@ impl Uses {
                     agent_id,
                     ..
                 }) => {
-                    let found = folder.agent(agent_id.as_ref().unwrap_or(&agent_name));
+                    let wanted = agent_id.unwrap_or(agent_name);
+                    deployed.insert(("agents", wanted.clone()));
+                    let found = folder.agent(&wanted);
                     found.map(|found| add("agents", &found.name));
                 }
                 None => {}
             }
         }
-        Uses { names, task }
+        let of_folders = names
+            .iter()
+            .filter(|(kind, _)| ["envs", "agents"].contains(kind));
+        deployed.extend(of_folders.cloned());
+        Uses {
+            names,
+            deployed,
+            task,
+        }
     }
 }
 
@@ -88,15 +102,92 @@ impl Used {
     }
 }
 
+impl Used {
+    /// Returns what `aebuild.toml` says of envs, agents and steps that no task has, where all tasks of all `n_folders` folders
+    /// were looked at.
+    pub fn unused_settings(&self, config: &Config, n_folders: usize) -> Vec<Diagnostic> {
+        let Some(written) = config.written.as_deref() else {
+            return Vec::new();
+        };
+        if self.0.len() != n_folders || !self.0.values().all(OfFolder::is_whole) {
+            return Vec::new();
+        }
+        let tasks = || self.0.values().flat_map(|folder| &folder.tasks);
+        let place = |table: &str, name: &str| {
+            let name = name.replace('~', "~0").replace('/', "~1");
+            written.span(&format!("/{table}/{name}"))
+        };
+        let mut faults = Vec::new();
+        for (kind, noun, tables) in [
+            ("envs", "env", &config.envs),
+            ("agents", "agent", &config.agents),
+        ] {
+            let wanted: HashSet<&str> = tables.keys().map(String::as_str).collect();
+            let mut told: HashSet<&str> = HashSet::new();
+            if !wanted.is_empty() {
+                for step in tasks().flat_map(|(_, uses)| &uses.task.steps) {
+                    let fields = step.fields.values();
+                    fields.for_each(|value| texts(value, &wanted, &mut told));
+                }
+            }
+            for name in tables.keys() {
+                let named = (kind, name.clone());
+                let is_used = tasks().any(|(_, uses)| uses.deployed.contains(&named));
+                if is_used || told.contains(name.as_str()) {
+                    continue;
+                }
+                let headline = format!("no task deploys {noun} `{name}`");
+                faults.push(
+                    Diagnostic::hint("unused-setting", headline)
+                        .primary(&written.source, place(kind, name), "")
+                        .help(format!("name it in a step, or delete [{kind}.{name}]")),
+                );
+            }
+        }
+        let steps = || {
+            tasks().flat_map(|(task, uses)| {
+                let ids = uses.task.steps.iter().map(|step| step.id.as_str());
+                ids.map(move |id| (task.as_str(), id))
+            })
+        };
+        for name in config.determinism.steps.keys() {
+            let is_it = |(task, id): (&str, &str)| {
+                let of_task = name
+                    .strip_prefix(task)
+                    .and_then(|rest| rest.strip_prefix('/'));
+                name == id || of_task == Some(id) || has_placeholder(id)
+            };
+            if steps().any(is_it) {
+                continue;
+            }
+            let known: Vec<String> = match name.contains('/') {
+                true => steps().map(|(task, id)| format!("{task}/{id}")).collect(),
+                false => steps().map(|(_, id)| id.to_owned()).collect(),
+            };
+            let near = did_you_mean(name, known.iter().map(String::as_str));
+            let headline =
+                format!("`determinism.steps` names `{name}`, which is no step of a task");
+            faults.push(
+                Diagnostic::warning("unknown-step", headline)
+                    .primary(&written.source, place("determinism/steps", name), "")
+                    .help(near.unwrap_or_else(|| "delete it".to_owned())),
+            );
+        }
+        level::apply(&config.lint, &mut faults);
+        faults
+    }
+}
+
 impl OfFolder {
+    /// Returns whether every task of it was looked at: what another one uses is not known.
+    fn is_whole(&self) -> bool {
+        let mut tasks = self.folder.tasks.iter();
+        tasks.all(|task| self.tasks.contains_key(&task.name))
+    }
+
     fn unused(&self) -> Vec<Diagnostic> {
         let folder = &self.folder;
-        // What a task that was not looked at uses is not known.
-        if !folder
-            .tasks
-            .iter()
-            .all(|task| self.tasks.contains_key(&task.name))
-        {
+        if !self.is_whole() {
             return Vec::new();
         }
         let artifacts = folder.artifacts.keys().map(|name| ("artifacts", name));

@@ -13,6 +13,7 @@ use super::queries::Setting;
 use crate::diagnostic::Source;
 use crate::step::Content;
 use crate::task::folder::TaskFolder;
+use crate::task::parse::Written;
 use salsa::{Durability, Setter as _};
 
 /// The text of a task file.
@@ -54,6 +55,9 @@ pub struct SettingInput {
     /// The setting.
     #[returns(ref)]
     pub setting: Arc<Setting>,
+    /// The text of the configuration, for the places of what is said of it. It may be laid out otherwise and set the same.
+    #[returns(ref)]
+    pub written: Option<Arc<Written>>,
 }
 
 impl TaskInput {
@@ -90,8 +94,8 @@ impl FolderInput {
 
 impl SettingInput {
     /// Adds a setting.
-    pub fn at_rest(db: &Database, setting: Arc<Setting>) -> Self {
-        SettingInput::builder(setting)
+    pub fn at_rest(db: &Database, setting: Arc<Setting>, written: Option<Arc<Written>>) -> Self {
+        SettingInput::builder(setting, written)
             .durability(Durability::HIGH)
             .new(db)
     }

@@ -210,6 +210,7 @@ pub fn checked(db: &dyn Db, input: TaskInput, setting: SettingInput) -> Arc<Vec<
         has_errors: faults.iter().any(Diagnostic::is_error),
         folder: folder.as_ref(),
         config: &setting.setting(db).config,
+        config_written: setting.written(db).as_deref(),
         env_tools: &setting.setting(db).env_tools,
     };
     check::level::apply(&checked.config.lint, &mut faults);

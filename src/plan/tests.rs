@@ -62,7 +62,7 @@ struct Fixture {
 fn fixture(texts: &[&str]) -> Fixture {
     let db = Database::new(Registry(TYPES));
     let folder = FolderInput::new(&db, Arc::new(TaskFolder::default()), BTreeMap::new());
-    let setting = SettingInput::new(&db, Arc::new(Setting::default()));
+    let setting = SettingInput::new(&db, Arc::new(Setting::default()), None);
     let input = |(at, text): (usize, &&str)| {
         TaskInput::new(
             &db,
@@ -140,7 +140,7 @@ fn time_that_goes_on_by_itself_makes_samples_of_what_changes_the_env() {
         let mut setting = Setting::default();
         let tables = envs.as_object().unwrap().clone();
         setting.config.envs = tables.into_iter().collect();
-        let setting = SettingInput::new(&db, Arc::new(setting));
+        let setting = SettingInput::new(&db, Arc::new(setting), None);
         let source = Source::new("t.json", text.replace("RATE", rate));
         let input = TaskInput::new(&db, "t".to_owned(), source, folder);
         let plan = plan(&db, input, setting);
@@ -176,7 +176,7 @@ fn a_prompt_touches_the_agents_that_triggers_instruct() {
     ]"#;
     let db = Database::new(crate::steps::REGISTRY);
     let folder = FolderInput::new(&db, Arc::new(TaskFolder::default()), BTreeMap::new());
-    let setting = SettingInput::new(&db, Arc::new(Setting::default()));
+    let setting = SettingInput::new(&db, Arc::new(Setting::default()), None);
     let input = TaskInput::new(&db, "t".to_owned(), Source::new("t.json", text), folder);
     let plan = plan(&db, input, setting);
     let shown = |step: &crate::schedule::PlannedStep| {
@@ -204,7 +204,7 @@ fn planned(text: &str, change: impl FnOnce(&mut Setting)) -> Arc<crate::schedule
     let folder = FolderInput::new(&db, Arc::new(TaskFolder::default()), BTreeMap::new());
     let mut setting = Setting::default();
     change(&mut setting);
-    let setting = SettingInput::new(&db, Arc::new(setting));
+    let setting = SettingInput::new(&db, Arc::new(setting), None);
     let input = TaskInput::new(&db, "t".to_owned(), Source::new("t.json", text), folder);
     plan(&db, input, setting).clone()
 }

@@ -51,6 +51,44 @@ pub fn tools(name: &str) -> Option<Vec<Value>> {
     }
 }
 
+/// Why an env cannot be given a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateFault {
+    /// What is wrong.
+    pub why: String,
+    /// The line and the column of its bytes at which reading stopped, each from 1 on; `None` where it can be read.
+    pub at: Option<(usize, usize)>,
+}
+
+/// Returns why an env would refuse a file as its whole state; `None` where it takes it.
+pub fn fault_of_state(name: &str, file_name: &str, bytes: &[u8]) -> Option<StateFault> {
+    match name {
+        "mail" => fault_of::<mail::Mailbox>(file_name, bytes),
+        "calendar" => fault_of::<calendar::Calendar>(file_name, bytes),
+        "files" => fault_of::<files::Files>(file_name, bytes),
+        "kv" => fault_of::<kv::Kv>(file_name, bytes),
+        _ => None,
+    }
+}
+
+fn fault_of<S: Store>(file_name: &str, bytes: &[u8]) -> Option<StateFault> {
+    let whole = |why: String| StateFault { why, at: None };
+    let is_list = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    let states = match file_name.ends_with(".parts.json") && is_list {
+        true => format::read_parts::<S::State>(bytes).map_err(whole),
+        false => format::read_state::<S::State>(bytes).map(|state| vec![state]),
+    };
+    let states = match states {
+        Ok(states) => states,
+        Err(fault) => return Some(fault),
+    };
+    let mut all = S::State::default();
+    for state in states {
+        S::join(&mut all, state);
+    }
+    S::default().add(all).err().map(whole)
+}
+
 /// Starts an env with an empty state.
 pub fn start(name: &str, env_id: &str) -> Option<Arc<dyn EnvServer>> {
     match name {

@@ -304,6 +304,7 @@ impl Session {
             unread,
             watched,
             read_us,
+            secrets: None,
         };
         self.folders.insert(at, loaded);
         for name in names {

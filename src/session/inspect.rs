@@ -7,12 +7,13 @@ use std::sync::Arc;
 use super::Session;
 use super::load::Loaded;
 use super::setting::find_program;
+use crate::check::{CLOCK_TOOLS, secret};
 use crate::diagnostic::{Diagnostic, Severity, Source, Span, did_you_mean};
 use crate::digest::Digest;
 use crate::plan::{self, Database, Deployed, SettingInput, TaskInput};
 use crate::provider::builtin;
-use crate::step::{Refusal, Step, ToolRef};
-use crate::system::System;
+use crate::step::{Deploys, Refusal, Step, ToolRef};
+use crate::system::{FileKind, System};
 use crate::task::config::Config;
 use crate::task::deploy::{AgentRun, EnvRun, EnvSpec};
 use crate::task::folder::{self, TaskFolder};
@@ -53,6 +54,10 @@ for at, path in enumerate(sys.argv[1:]):
         pass
 ";
 
+/// What the names of files end with in which keys are looked for, and how large such a file is at most.
+const SECRET_ENDS: [&str; 7] = [".toml", ".json", ".py", ".sh", ".js", ".env", ".yaml"];
+const MAX_SECRET_BYTES: u64 = 1 << 20;
+
 /// How many files are given to one process.
 const MAX_FILES: usize = 200;
 
@@ -62,9 +67,41 @@ pub(super) struct Inspector<'a> {
     pub(super) system: &'a dyn System,
     pub(super) config: &'a Config,
     pub(super) folders: &'a BTreeMap<usize, Loaded>,
+    pub(super) workspace: &'a Path,
 }
 
 impl Session {
+    /// Returns the keys that stand in the files of the envs and agents of a folder.
+    pub(super) fn secrets_of(&mut self, at: usize) -> Vec<Diagnostic> {
+        let folder = self.load_folder(at).folder.clone();
+        if self.load_folder(at).secrets.is_none() {
+            let mut found = Vec::new();
+            for (kind, all) in [("envs", &folder.envs), ("agents", &folder.agents)] {
+                for definition in all.values() {
+                    let own = match kind {
+                        "envs" => "env.toml",
+                        _ => "agent.toml",
+                    };
+                    let files = definition.files.iter();
+                    let files = files.map(|file| (file.path.clone(), file.source.clone()));
+                    let own = (own.to_owned(), definition.folder.join(own));
+                    for (path, source) in [own].into_iter().chain(files).take(MAX_FILES) {
+                        let is_text = SECRET_ENDS.iter().any(|end| path.ends_with(end));
+                        let bytes = is_text.then(|| self.system.read(&source, MAX_SECRET_BYTES));
+                        let Some(Ok(bytes)) = bytes else { continue };
+                        let shown =
+                            folder.shown_path(&format!("{kind}/{}/{path}", definition.name));
+                        let (source, _) = Source::from_bytes(&shown, &bytes);
+                        found.extend(secret::faults(&source));
+                    }
+                }
+            }
+            crate::check::level::apply(&self.config.lint, &mut found);
+            self.load_folder(at).secrets = Some(found);
+        }
+        self.load_folder(at).secrets.clone().unwrap_or_default()
+    }
+
     /// Returns what looks at tasks.
     pub(super) fn inspector(&self) -> Inspector<'_> {
         Inspector {
@@ -72,6 +109,7 @@ impl Session {
             system: self.system.as_ref(),
             config: &self.config,
             folders: &self.folders,
+            workspace: &self.workspace,
         }
     }
 }
@@ -109,6 +147,10 @@ impl Inspector<'_> {
                     shown: format!("{}/{}", artifact.shown, file.path),
                 });
                 programs.extend(python);
+                if let Some((env_id, file)) = &found.state {
+                    let shown = format!("{}/{}", artifact.shown, file.path);
+                    faults.extend(self.state_faults(folder, env_id, &shown, &file.source));
+                }
                 let refused = plan::refused(self.db, input, setting, ix as u32, found.refusals);
                 for fault in found.faults.into_iter().chain(refused) {
                     if !faults.contains(&fault) {
@@ -118,6 +160,46 @@ impl Inspector<'_> {
             }
         }
         faults
+    }
+
+    /// Tells why an env that is compiled in would refuse a file as its state; what another env takes is for it to say.
+    fn state_faults(
+        &self,
+        folder: &TaskFolder,
+        env_id: &str,
+        shown: &str,
+        path: &Path,
+    ) -> Vec<Diagnostic> {
+        let spec = EnvSpec::of(env_id, folder, &self.config.envs);
+        let Ok(EnvRun::Builtin { name }) = spec.map(|spec| spec.run) else {
+            return Vec::new();
+        };
+        // What is larger takes longer to look at than to be told of by the run.
+        let Ok(bytes) = self.system.read(path, folder::MAX_FILE_BYTES) else {
+            return Vec::new();
+        };
+        let Some(fault) = builtin::fault_of_state(&name, shown, &bytes) else {
+            return Vec::new();
+        };
+        let (source, mut found) = Source::from_bytes(shown, &bytes);
+        if found.is_empty() {
+            let parsed = crate::json::parse(&source);
+            found.extend(parsed.faults.into_iter().filter(Diagnostic::is_error));
+        }
+        if !found.is_empty() {
+            return found;
+        }
+        let headline = format!("`{shown}` is no state of env `{env_id}`: {}", fault.why);
+        let place = fault.at.map_or(Span::at(0), |at| source_place(&source, at));
+        let mut told = fault.why.split('`').skip(1).step_by(2);
+        let near = told.next().and_then(|name| did_you_mean(name, told));
+        let help = near
+            .unwrap_or_else(|| format!("write it as the page of env `{name}` in the book shows"));
+        vec![
+            Diagnostic::error("not-a-state", headline)
+                .primary(&source, place, "")
+                .help(help),
+        ]
     }
 
     /// Refuses the tools that a step names and that an env which is compiled in does not have.
@@ -141,7 +223,8 @@ impl Inspector<'_> {
                 names.map(str::to_owned).collect()
             });
             // Of another env nobody knows before it runs.
-            if tools.is_empty() || tools.contains(&tool) || has_placeholder(&tool) {
+            let is_known = tools.contains(&tool) || CLOCK_TOOLS.contains(&tool.as_str());
+            if tools.is_empty() || is_known || has_placeholder(&tool) {
                 continue;
             }
             let names = || tools.iter().map(String::as_str);
@@ -189,6 +272,23 @@ impl Inspector<'_> {
                 continue;
             };
             let deployed = plan::deployed(&deploys, folder, self.config);
+            let process = deployed.as_ref().ok().and_then(Deployed::process);
+            for mount in process.map(|run| run.mount.clone()).unwrap_or_default() {
+                let found = self.system.metadata(&self.workspace.join(&mount));
+                if found.is_ok_and(|found| found.kind == FileKind::Folder) {
+                    continue;
+                }
+                let field = match deploys {
+                    Deploys::Env { .. } => "/env_id",
+                    Deploys::Agent { .. } => "/agent_name",
+                };
+                let what = format!(
+                    "`mount` of what the step deploys names `{mount}`, which is no folder of this machine"
+                );
+                let refusal = Refusal::new("missing-mount", field, what)
+                    .help("make the folder, or write another one, relative to aebuild.toml");
+                say(ix, Severity::Warning, vec![refusal]);
+            }
             let field = match &deployed {
                 Ok(Deployed::Env(spec)) if matches!(spec.run, EnvRun::Docker { .. }) => "/env_id",
                 Ok(Deployed::Agent(spec, _))
@@ -319,6 +419,23 @@ impl Slip {
             start += line.len();
         }
         Span::at(source.text.len())
+    }
+}
+
+/// Returns the word that ends at a line and a column of bytes, each from 1 on.
+fn source_place(source: &Source, (line, column): (usize, usize)) -> Span {
+    let lines = source.text.split_inclusive('\n');
+    let start: usize = lines.take(line - 1).map(str::len).sum();
+    let mut end = (start + column).min(source.text.len());
+    while !source.text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let before = &source.text[start.min(end)..end];
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '"' | '.');
+    let word = before.len() - before.trim_end_matches(is_part).len();
+    match word {
+        0 => Span::at(end),
+        _ => Span::new(end - word, end),
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Loaded {
     pub(super) unread: BTreeMap<String, Diagnostic>,
     pub(super) watched: Vec<(PathBuf, Stamp)>,
     pub(super) read_us: i64,
+    /// The keys that stand in the files of its envs and agents, once somebody asked.
+    pub(super) secrets: Option<Vec<Diagnostic>>,
 }
 
 /// A task file as it is in the planner.
@@ -75,6 +77,7 @@ impl Session {
                 unread: BTreeMap::new(),
                 watched,
                 read_us,
+                secrets: None,
             };
             self.folders.insert(at, loaded);
         }

@@ -1,6 +1,7 @@
 //! Checks tasks; what was found of one stands while nothing that was looked at for it changes.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::inspect::{Inspector, Program, steps_of};
@@ -86,9 +87,16 @@ impl Session {
                 }
             }
         }
+        let of_files: Vec<usize> = self.folders.keys().copied().collect();
+        for at in of_files {
+            faults.extend(self.secrets_of(at));
+        }
         if !faults.iter().any(Diagnostic::is_error) {
             // What is at fault may be that a name is missing.
             faults.extend(used.unused(&self.config.lint));
+            if self.is_whole_workspace() {
+                faults.extend(used.unused_settings(&self.config, self.located.len()));
+            }
         }
         // A run hears it from Python itself, and spends no time on it before.
         faults.extend(self.grammar_faults(programs));
@@ -96,6 +104,17 @@ impl Session {
         match faults.iter().any(Diagnostic::is_error) {
             true => Err(SessionError::Faults(faults)),
             false => Ok(faults),
+        }
+    }
+
+    /// Returns whether what was named is the workspace: in a part of it nobody knows what the other parts use.
+    fn is_whole_workspace(&self) -> bool {
+        let workspace = self.system.canonical(&self.workspace).ok();
+        let is_it =
+            |path: &PathBuf| workspace.is_some() && self.system.canonical(path).ok() == workspace;
+        match self.options.paths.is_empty() {
+            true => is_it(&PathBuf::from(".")),
+            false => self.options.paths.iter().any(is_it),
         }
     }
 
@@ -108,12 +127,14 @@ impl Session {
         let open: Vec<&Wanted> = wanted.iter().filter(is_open).collect();
         let (db, system) = (&self.db, self.system.as_ref());
         let (config, folders) = (&self.config, &self.folders);
+        let workspace = self.workspace.as_path();
         let look = |db: &Database, share: &[&Wanted]| -> Vec<Looked> {
             let inspector = Inspector {
                 db,
                 system,
                 config,
                 folders,
+                workspace,
             };
             share.iter().map(|one| inspector.look(one)).collect()
         };

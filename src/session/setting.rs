@@ -411,15 +411,21 @@ impl Session {
         if let Some(at) = self.settings.iter().position(same) {
             let input = self.settings.remove(at);
             self.settings.push(input);
+            if *input.written(&self.db) != self.config.written {
+                let written = self.config.written.clone();
+                input.set_written(&mut self.db).to(written);
+            }
             return input;
         }
         let setting = Arc::new(setting);
+        let written = self.config.written.clone();
         let input = match self.settings.len() < MAX_SETTINGS {
-            true => SettingInput::at_rest(&self.db, setting),
+            true => SettingInput::at_rest(&self.db, setting, written),
             false => {
                 let input = self.settings.remove(0);
                 self.looked.clear();
                 input.set_setting(&mut self.db).to(setting);
+                input.set_written(&mut self.db).to(written);
                 input
             }
         };
@@ -436,7 +442,7 @@ impl Session {
         });
         Setting {
             overrides,
-            config: self.config.clone(),
+            config: self.config.unwritten(),
             isolation,
             tools: BTreeMap::new(),
             variables: variables.collect(),
@@ -505,6 +511,7 @@ pub(super) fn read_config(
             let (config, more) = config::read(&source);
             faults.extend(more);
             faults.extend(crate::check::level::faults(&source, &config.lint));
+            faults.extend(crate::check::secret::faults(&source));
             (config, faults)
         }
         Err(fault) => (Config::default(), vec![fault]),

@@ -188,6 +188,8 @@ pub(super) fn default_name() -> String {
 
 #[derive(Debug)]
 struct DeployAgent {
+    /// Where each env was written among the `env_ids`: one that stands there twice is connected once.
+    env_places: Vec<usize>,
     fields: Fields,
 }
 
@@ -221,15 +223,16 @@ fn build(_: &StepId, fields: &Map<String, Value>) -> Result<Box<dyn Step>, Vec<R
         skill.check(&format!("/skills/{at}"), &mut refusals);
     }
     refusals.extend(fields.a2a_agent_version.map(|_| pinned()));
-    let mut seen = Vec::new();
-    for env_id in std::mem::take(&mut fields.env_ids) {
+    let (mut seen, mut env_places) = (Vec::new(), Vec::new());
+    for (at, env_id) in std::mem::take(&mut fields.env_ids).into_iter().enumerate() {
         if !seen.contains(&env_id) {
             seen.push(env_id);
+            env_places.push(at);
         }
     }
     fields.env_ids = seen;
     if refusals.is_empty() {
-        Ok(Box::new(DeployAgent { fields }))
+        Ok(Box::new(DeployAgent { fields, env_places }))
     } else {
         Err(refusals)
     }
@@ -304,7 +307,7 @@ impl Step for DeployAgent {
     }
 
     fn reads(&self) -> Vec<NameRef> {
-        let envs = self.fields.env_ids.iter().enumerate();
+        let envs = self.env_places.iter().zip(&self.fields.env_ids);
         let envs = envs.map(|(at, env_id)| NameRef {
             field: format!("/env_ids/{at}"),
             lookup: Lookup::Env(env_id.clone()),
@@ -344,6 +347,10 @@ mod tests {
             .map(|read| read.lookup.to_string())
             .collect();
         assert_eq!(reads, ["env `mail`", "env `kv`"]);
+        let fields = json!({"agent_name": "a", "env_ids": ["mail", "mail", "kv"]});
+        let step = build_step(&TYPE, "a", fields);
+        let places: Vec<String> = step.reads().into_iter().map(|read| read.field).collect();
+        assert_eq!(places, ["/env_ids/0", "/env_ids/2"]);
         let digest = |handle| step.live_output(handle).unwrap().entries[0].digest;
         assert_eq!(digest("one"), digest("two"));
     }

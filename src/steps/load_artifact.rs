@@ -387,12 +387,14 @@ impl Step for LoadArtifact {
         let (Into::Env(env_id), Source::Artifacts(refs)) = (&self.into, &self.source) else {
             return found;
         };
-        if let Err(why) = into_env::fault_of_files(content, env_id) {
-            let is_it = |one: &&ArtifactRef| one.name == content.name || one.name == content.id;
-            let field = refs.iter().find(is_it).map_or("", |one| &one.field);
-            found
-                .refusals
-                .push(Refusal::new("wrong-number-of-files", field, why));
+        match into_env::state_file(content, env_id) {
+            Ok(file) => found.state = file.map(|file| (env_id.clone(), file.clone())),
+            Err(why) => {
+                let is_it = |one: &&ArtifactRef| one.name == content.name || one.name == content.id;
+                let field = refs.iter().find(is_it).map_or("", |one| &one.field);
+                let refusal = Refusal::new("wrong-number-of-files", field, why);
+                found.refusals.push(refusal);
+            }
         }
         found
     }

@@ -60,11 +60,12 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns the place of what a JSON pointer leads to in the file, such as `/envs/mail`.
-    pub fn place(&self, pointer: &str) -> Option<(&Source, Span)> {
-        let written = self.written.as_ref()?;
-        written.node.pointer(pointer)?;
-        Some((&written.source, written.span(pointer)))
+    /// Returns what it says without how that is written.
+    pub fn unwritten(&self) -> Config {
+        Config {
+            written: None,
+            ..self.clone()
+        }
     }
 }
 

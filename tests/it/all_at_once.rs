@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 
-use crate::support::World;
+use crate::support::{World, root};
 
 /// Checks a task beside an artifact `greeting`: each fault on a line, and below it what is offered.
 fn check(task: &str, expected: Expect) {
@@ -118,11 +118,27 @@ fn every_condition_of_the_original_is_told_with_what_to_type() {
         ("12-no-ancestor", look(r#", "depends_on": [], "retry_config": {"retry_from_step_id": "box"}"#)),
         ("13-extra-field", look(r#", "sandbox": "b""#)),
         ("14-wrong-type", look(r#", "shell_timeout_seconds": "abc""#)),
+        ("16-neither", format!(r#"[{BOX}, {{"id": "ask", "type": "prompt_agent"}}]"#)),
+        ("17-forward", look(r#", "depends_on": ["late"]}, {"id": "late", "type": "reset_env", "env_id": "mail""#)),
+        ("18-not-whole", look(r#", "retry_config": {"retry_from_step_id": "box", "max_retries": 1.5}"#)),
+        ("19-retry-of-itself", look(r#", "retry_config": {"retry_from_step_id": "look", "max_retries": 0}"#)),
+        ("20-one-id-twice", format!(r#"[{BOX}, {{"id": "grade", "type": "rubrics_verifier", "prompt_id": "p", "use_agent_judge": false, "criteria": [
+            {{"id": "c", "criterion": "a"}}, {{"id": "c", "criterion": "b"}}]}}]"#)),
+        ("21-artifact", format!(r#"[{BOX}, {{"id": "load", "type": "load_artifact", "sandbox_name": "b", "artifact_id": "greting", "destination_path": "/w"}}]"#)),
+        ("22-env", r#"[{"id": "mail", "type": "deploy_env", "env_id": "emial"}]"#.to_owned()),
+        ("23-env", r#"[{"id": "mail", "type": "deploy_env", "env_id": "mial"}]"#.to_owned()),
+        ("24-agent", r#"[{"id": "ask", "type": "prompt_agent", "agent_name": "asistant", "prompt": "a"}]"#.to_owned()),
+        ("25-reply", format!(r#"[{BOX}, {{"id": "judge", "type": "agent_prompt_response_verifier", "prompt_id": "nobody",
+            "criteria": [{{"type": "response_contians", "needles": ["a"]}}]}}]"#)),
+        ("26-sandbox", format!(r#"[{BOX}, {{"id": "load", "type": "load_artifact", "sandbox_name": "bx", "artifact_id": "greeting", "destination_path": "/w"}}]"#)),
+        ("27-type", r#"[{"id": "box", "type": "deploy_sandbx", "sandbox_name": "b", "sandbox_mode": "vm"}]"#.to_owned()),
+        ("28-syntax", format!("[{BOX},\n {{\"id\": \"again\" \"type\": \"deploy_sandbx\",}}]")),
         ("15-both", format!(r#"[{BOX}, {{"id": "ask", "type": "prompt_agent", "prompt": "a", "parts": []}}]"#)),
     ];
     for (name, task) in &rows {
         world.write(&format!("t/tasks/{name}.json"), task);
     }
+    world.write("t/artifacts/greeting/hello.txt", "hello\n");
     let output = world.aebuild(&["check", "t", "--format", "json"]);
     let said = String::from_utf8(output.stdout).expect("JSON is UTF-8");
     let mut shown = String::new();
@@ -133,6 +149,11 @@ fn every_condition_of_the_original_is_told_with_what_to_type() {
         let primary = labels.iter().find(|label| label["primary"] == true);
         let place = primary.expect("a fault has a place");
         let help = fault["help"].as_str().unwrap_or_default();
+        let page = format!(
+            "tasks/errors/{}/README.md",
+            fault["code"].as_str().unwrap_or_default()
+        );
+        assert!(root().join(&page).is_file(), "{page} is there");
         shown.push_str(&format!(
             "{}:{}:{} {}: {help}\n",
             place["file"].as_str().unwrap_or_default(),
@@ -161,6 +182,23 @@ fn every_condition_of_the_original_is_told_with_what_to_type() {
         t/tasks/14-wrong-type.json:2:103 wrong-type: write a whole number from 1 to 604800
         t/tasks/15-both.json:1:108 unknown-name: add a step that makes agent `default-agent`
         t/tasks/15-both.json:1:148 conflicting-fields: delete one of `prompt` and `parts`
+        t/tasks/16-neither.json:1:108 missing-field: add "prompt": ".."
+        t/tasks/17-forward.json:2:93 forward-dependency: move step `late` before step `look`
+        t/tasks/17-forward.json:2:149 unknown-name: add a step that makes env `mail`
+        t/tasks/18-not-whole.json:2:139 wrong-type: round it to a whole number
+        t/tasks/20-one-id-twice.json:1:143 unknown-name: add a step that makes reply `p`
+        t/tasks/20-one-id-twice.json:2:51 duplicate-id: give each criterion an id of its own
+        t/tasks/21-artifact.json:1:162 unknown-artifact: did you mean `greeting`?
+        t/tasks/22-env.json:1:49 unknown-env: add a folder envs/emial/, or [envs.emial] to aebuild.toml
+        t/tasks/23-env.json:1:49 unknown-env: did you mean `mail`?
+        t/tasks/24-agent.json:1:54 unknown-name: add a step that makes agent `asistant`
+        t/tasks/25-reply.json:1:157 unknown-name: add a step that makes reply `nobody`
+        t/tasks/25-reply.json:2:35 unknown-value: did you mean `response_contains`?
+        t/tasks/26-sandbox.json:1:142 unknown-name: did you mean `b`?
+        t/tasks/27-type.json:1:24 unknown-type: did you mean `deploy_sandbox`?
+        t/tasks/28-syntax.json:2:16 missing-comma: write `,` after the first value
+        t/tasks/28-syntax.json:2:25 unknown-type: did you mean `deploy_sandbox`?
+        t/tasks/28-syntax.json:2:40 trailing-comma: delete the comma
     "#]].assert_eq(&shown);
 }
 

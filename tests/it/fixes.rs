@@ -124,9 +124,11 @@ fn every_fix_of_every_example_takes_its_fault_away() {
         two-retry-targets offered
         unclosed-string offered
         unfinished offered
+        unknown-agent offered
         unknown-artifact sure
         unknown-code offered
         unknown-dependency offered
+        unknown-env offered
         unknown-escape offered
         unknown-field sure
         unknown-name offered

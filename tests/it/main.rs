@@ -24,6 +24,7 @@ mod mock_models;
 mod new;
 mod models;
 mod mutations;
+mod no_false_alarm;
 mod peers;
 mod people;
 mod runs;

@@ -1,38 +1,77 @@
 //! Mutations of the shipped tasks: whatever `check` accepts must not fail in a run for a reason that was knowable before.
 //!
 //! Each shipped task is changed a thousand times: a member is dropped, a key misspelt, a value replaced, a step moved, an
-//! edge added, a file removed, a byte lost. What the number of a mutation does never changes, so a failure can be made
-//! again. `check` must answer the same twice and must not panic. Where it says nothing that it does not say of the task as
-//! it is shipped, the task is run, and a step that
-//! fails must fail for a reason that only a run can show: those are listed in [`verdict`], and one that is not listed fails
-//! the test, so that somebody decides what it is.
+//! edge added, a byte lost, or a file that the task uses is emptied, cut, renamed, removed or filled with what it cannot be.
+//! What the number of a mutation does never changes, so a failure can be made again. `check` must not panic, and a session
+//! that heard of the change must say what a session says that begins with it.
 //!
-//! By default a few of the accepted mutations of each task are run, drawn by their numbers. `AEBUILD_MUTATIONS=N` makes
-//! so many mutations of each task, `AEBUILD_MUTATION=TASK#N` makes one and shows it, and `AEBUILD_MUTATION_RUNS=N` runs up
-//! to so many of the accepted ones of each task.
+//! What has an error is refused; everything else is run, whatever is warned of. A step that fails must fail for a reason that
+//! only a run can show, or for one that a warning named before: [`verdict`] lists both, and what is not listed fails the test,
+//! so that somebody decides what it is.
+//!
+//! `AEBUILD_MUTATIONS=N` makes so many mutations of each task, `AEBUILD_MUTATION_RUNS=N` runs at most so many of the accepted
+//! ones of each task, and `AEBUILD_MUTATION=TASK#N` makes one and shows it. How many were made, refused, run and left out is
+//! told at the end, also where all is well.
 
 mod apply;
 mod verdict;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::io::Write as _;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use aebuild::diagnostic::{Diagnostic, Severity, concise::concise};
+use aebuild::diagnostic::{Diagnostic, concise::concise};
 use aebuild::event::{RunEvent, StepEvent};
-use aebuild::session::{RunOptions, Session, SessionError, SessionOptions, Told, Wish};
+use aebuild::session::{Change, RunOptions, Session, SessionError, SessionOptions, Told, Wish};
 use aebuild::steps::REGISTRY;
 use aebuild::system::OsSystem;
 
 use crate::support::{World, files, has_python};
 use apply::{Dice, Mutation};
 
-/// How many mutations are made of each task, and how many of those that are accepted are run.
+/// How many mutations are made of each task, and how many of those that are accepted are run at most.
 const MUTATIONS: u64 = 1000;
-const RUNS: usize = 4;
-/// A run that takes longer is stopped: how long something takes is known to nobody before.
+const RUNS: u64 = 400;
+/// How many mutations are made in one world.
+const SHARE: u64 = 125;
+/// How many worlds there are at once: who runs a task mostly waits.
+const WORLDS: usize = 6;
+/// A run that takes longer is stopped: how long something takes is known to nobody before. What failed until then counts.
 const LIMIT: Duration = Duration::from_secs(20);
+/// The same where a run waits for people, who never come.
+const LIMIT_OF_PEOPLE: Duration = Duration::from_secs(3);
+/// How many runs of a share are stopped; no more of it are begun then.
+const STOPS: u64 = 6;
+/// Of how many mutations one is also checked by a session that begins with it.
+const ANEW: u64 = 16;
+
+/// What became of the mutations of a task.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    made: u64,
+    refused: u64,
+    warned: u64,
+    run: u64,
+    failed: u64,
+    stopped: u64,
+    left_out: u64,
+}
+
+/// What all worlds have in common.
+struct Shared {
+    /// How many of the accepted mutations of a share are run.
+    runs: u64,
+    shows: bool,
+    /// The cache of all runs: what a mutation leaves as it was is not done again.
+    cache: PathBuf,
+    /// For each task, the mutations that were made.
+    seen: Mutex<BTreeMap<String, HashSet<Mutation>>>,
+    counts: Mutex<BTreeMap<String, Count>>,
+    wrong: Mutex<Vec<String>>,
+}
 
 #[test]
 fn what_check_accepts_does_not_fail_for_a_reason_that_was_knowable() {
@@ -44,59 +83,119 @@ fn what_check_accepts_does_not_fail_for_a_reason_that_was_knowable() {
         set.map_or(default, |text| text.parse().expect("a number"))
     };
     let mutations = number("AEBUILD_MUTATIONS", MUTATIONS);
-    let runs = number("AEBUILD_MUTATION_RUNS", RUNS as u64) as usize;
+    let runs = number("AEBUILD_MUTATION_RUNS", RUNS);
     let only = std::env::var("AEBUILD_MUTATION").ok();
     let only = only.as_deref().map(|text| {
-        let (task, n) = text.rsplit_once('#').expect("TASK#N");
-        (task.to_owned(), n.parse::<u64>().expect("a number"))
+        let (task, n) = text.rsplit_once('#').unwrap_or((text, ""));
+        (task.to_owned(), n.parse::<u64>().ok())
     });
-    let shipped: Vec<String> = files("tasks", ".json")
+    let shipped = files("tasks", ".json")
         .into_iter()
         .filter(|path| {
             path.split('/').nth(2) == Some("tasks") && !path.starts_with("tasks/errors/")
         })
-        .filter(|path| only.as_ref().is_none_or(|(task, _)| task == path))
-        .collect();
-    assert!(!shipped.is_empty(), "there is no such task");
-    let queue = Mutex::new(shipped.into_iter());
-    let failures = Mutex::new(Vec::new());
+        .filter(|path| only.as_ref().is_none_or(|(task, _)| task == path));
+    let numbers = match only.as_ref().and_then(|(_, n)| *n) {
+        Some(n) => n..n + 1,
+        None => 0..mutations,
+    };
+    let mut shares: Vec<(String, Range<u64>)> = Vec::new();
+    for task in shipped {
+        let mut from = numbers.start;
+        while from < numbers.end {
+            let to = numbers.end.min(from + SHARE);
+            shares.push((task.clone(), from..to));
+            from = to;
+        }
+    }
+    assert!(!shares.is_empty(), "there is no such task");
+    let cache = tempfile::tempdir().expect("a folder");
+    let shared = Shared {
+        runs: (runs * SHARE).div_ceil(mutations.max(1)),
+        shows: numbers.end - numbers.start == 1,
+        cache: cache.path().to_owned(),
+        seen: Mutex::default(),
+        counts: Mutex::default(),
+        wrong: Mutex::default(),
+    };
+    let queue = Mutex::new(shares.into_iter());
     std::thread::scope(|scope| {
-        for _ in 0..2 {
+        for _ in 0..WORLDS {
             scope.spawn(|| {
                 loop {
-                    let Some(task) = queue.lock().expect("no thread panics").next() else {
+                    let Some((task, numbers)) = queue.lock().expect("no thread panics").next()
+                    else {
                         return;
                     };
-                    let found = match &only {
-                        Some((_, n)) => Bench::new(&task).look(*n..*n + 1, usize::MAX, true),
-                        None => Bench::new(&task).look(0..mutations, runs, false),
-                    };
-                    failures.lock().expect("no thread panics").extend(found);
+                    Bench::new(&task, &shared).look(numbers);
                 }
             });
         }
     });
-    let mut failures = failures.into_inner().expect("no thread panicked");
-    failures.sort();
+    shared.tell();
+    let mut wrong = shared.wrong.into_inner().expect("no thread panicked");
+    wrong.sort();
     assert!(
-        failures.is_empty(),
+        wrong.is_empty(),
         "{} mutations:\n\n{}",
-        failures.len(),
-        failures.join("\n\n")
+        wrong.len(),
+        wrong.join("\n\n")
     );
 }
 
+impl Shared {
+    /// Says what was looked at, past whatever keeps the output of tests that pass.
+    fn tell(&self) {
+        let counts = self.counts.lock().expect("no thread panics");
+        let mut said = String::from(
+            "mutations: made, refused, warned of; of the others and those: run (failed as only a run shows, stopped), left out\n",
+        );
+        let mut all = Count::default();
+        let mut line = |name: &str, count: &Count| {
+            said.push_str(&format!(
+                "{:5} {:5} {:5}; {:5} ({:4}, {:3}) {:5}  {name}\n",
+                count.made,
+                count.refused,
+                count.warned,
+                count.run,
+                count.failed,
+                count.stopped,
+                count.left_out
+            ));
+        };
+        for (task, count) in counts.iter() {
+            line(task, count);
+            all.add(count);
+        }
+        line("all", &all);
+        std::io::stderr().write_all(said.as_bytes()).ok();
+    }
+}
+
+impl Count {
+    fn add(&mut self, other: &Count) {
+        self.made += other.made;
+        self.refused += other.refused;
+        self.warned += other.warned;
+        self.run += other.run;
+        self.failed += other.failed;
+        self.stopped += other.stopped;
+        self.left_out += other.left_out;
+    }
+}
+
 /// A shipped task in a world of its own.
-struct Bench {
+struct Bench<'s> {
     world: World,
     /// The path of the task file from the root of the repository.
     task: String,
     /// The path of the task folder in the world.
     folder: PathBuf,
+    shared: &'s Shared,
 }
 
-impl Bench {
-    fn new(task: &str) -> Self {
+impl<'s> Bench<'s> {
+    fn new(task: &str, shared: &'s Shared) -> Self {
         let (folder, _) = task.rsplit_once("/tasks/").expect("it is in a task folder");
         let world = World::with(folder);
         let folder = world.path().join(folder);
@@ -104,107 +203,133 @@ impl Bench {
             task: task.to_owned(),
             folder,
             world,
+            shared,
         }
     }
 
-    /// Makes mutations, and returns what is wrong.
-    fn look(&self, numbers: std::ops::Range<u64>, runs: usize, shows: bool) -> Vec<String> {
-        let mut wrong = Vec::new();
-        let usual = self.check().expect("the shipped task is read");
+    /// Makes mutations, and looks at each.
+    fn look(&self, numbers: Range<u64>) {
+        let shows = self.shared.shows;
+        let mut count = Count::default();
+        let mut open: Option<Session> = None;
+        let usual = self.check(&mut open).expect("the shipped task is read");
         assert!(
             !usual.iter().any(Diagnostic::is_error),
             "{}",
             concise(&usual)
         );
-        let mut accepted = Vec::new();
-        let mut seen = HashSet::new();
         for n in numbers {
             let mut dice = Dice::new(&self.task, n);
             let Some(mutation) = Mutation::draw(&mut dice, &self.folder, &self.file()) else {
                 continue;
             };
-            if !seen.insert(mutation.clone()) {
+            let is_new = {
+                let mut seen = self.shared.seen.lock().expect("no thread panics");
+                let seen = seen.entry(self.task.clone()).or_default();
+                seen.insert(mutation.clone())
+            };
+            if !is_new {
                 continue;
             }
-            let undo = mutation.apply();
+            count.made += 1;
+            let changes: Vec<Change> = mutation.paths(&self.folder).map(Change::Path).collect();
+            let undo = mutation.apply(&self.folder);
             if shows {
                 eprintln!("{}#{n}: {}", self.task, mutation.said);
             }
-            let first = self.check();
-            match &first {
-                Err(why) => wrong.push(self.told(n, &mutation, why)),
+            if let Some(open) = &mut open {
+                open.apply_changes(&changes);
+            }
+            match self.check(&mut open) {
+                Err(why) => {
+                    open = None;
+                    self.wrong(n, &mutation, &why);
+                }
                 Ok(faults) => {
-                    // A warning that the task itself does not have has told the reason.
-                    let is_new = |fault: &&Diagnostic| {
-                        let is_same = |other: &Diagnostic| other.headline == fault.headline;
-                        !usual.iter().any(is_same) && fault.severity != Severity::Hint
-                    };
-                    let is_bad = faults.iter().any(|fault| is_new(&fault));
                     if shows {
-                        eprintln!("{}", concise(faults));
+                        eprintln!("{}", concise(&faults));
                     }
-                    // Twice is asked of a few alone: it is a property of the program, and costs as much again.
-                    if n % 16 == 0 || shows {
-                        let again = self.check();
-                        if again.as_ref().ok() != Some(faults) {
-                            wrong.push(self.told(
-                                n,
-                                &mutation,
-                                "`check` does not say the same twice",
-                            ));
+                    if n % ANEW == 0 || shows {
+                        match self.check(&mut None) {
+                            Ok(anew) if anew == faults => {}
+                            Ok(anew) => {
+                                let why = format!(
+                                    "a session that heard of it says:\n{}  one that begins with it says:\n{}",
+                                    concise(&faults),
+                                    concise(&anew)
+                                );
+                                self.wrong(n, &mutation, &why);
+                            }
+                            Err(why) => self.wrong(n, &mutation, &why),
                         }
                     }
-                    if !is_bad {
-                        accepted.push((n, mutation));
+                    if faults.iter().any(Diagnostic::is_error) {
+                        count.refused += 1;
+                    } else {
+                        let is_more = |fault: &Diagnostic| !usual.contains(fault);
+                        count.warned += u64::from(faults.iter().any(is_more));
+                        if count.run < self.shared.runs && count.stopped < STOPS {
+                            self.judge(n, &mutation, &faults, &mut count);
+                        } else {
+                            count.left_out += 1;
+                        }
                     }
                 }
             }
             undo.undo();
-        }
-        let mut dice = Dice::new(&self.task, u64::MAX);
-        while accepted.len() > runs {
-            accepted.swap_remove(dice.roll(accepted.len()));
-        }
-        accepted.sort_by_key(|(n, _)| *n);
-        for (n, mutation) in accepted {
-            let undo = mutation.apply();
-            for failure in self.run() {
-                if shows {
-                    eprintln!("{failure:?}");
-                }
-                if let Some(why) = verdict::of(&failure) {
-                    wrong.push(self.told(n, &mutation, &why));
-                }
+            if let Some(open) = &mut open {
+                open.apply_changes(&changes);
             }
-            undo.undo();
         }
-        wrong
+        let mut counts = self.shared.counts.lock().expect("no thread panics");
+        counts.entry(self.task.clone()).or_default().add(&count);
+    }
+
+    /// Runs a task that was accepted.
+    fn judge(&self, n: u64, mutation: &Mutation, faults: &[Diagnostic], count: &mut Count) {
+        count.run += 1;
+        let (failures, is_stopped) = self.run();
+        count.stopped += u64::from(is_stopped);
+        count.failed += u64::from(!failures.is_empty());
+        for failure in failures {
+            if self.shared.shows {
+                eprintln!("{failure:?}");
+            }
+            if let Some(why) = verdict::of(&failure, faults) {
+                self.wrong(n, mutation, &why);
+            }
+        }
     }
 
     fn file(&self) -> PathBuf {
         self.world.path().join(&self.task)
     }
 
-    fn told(&self, n: u64, mutation: &Mutation, why: &str) -> String {
-        format!(
+    fn wrong(&self, n: u64, mutation: &Mutation, why: &str) {
+        let told = format!(
             "AEBUILD_MUTATION={}#{n}\n  mutation: {}\n  {why}",
             self.task, mutation.said
-        )
+        );
+        let mut wrong = self.shared.wrong.lock().expect("no thread panics");
+        wrong.push(told);
     }
 
     fn open(&self, no_cache: bool) -> Result<Session, SessionError> {
         let options = SessionOptions {
             paths: vec![self.file()],
-            cache_dir: Some(self.world.path().join("../cache")),
+            cache_dir: Some(self.shared.cache.clone()),
             no_cache,
         };
         Session::open(Arc::new(OsSystem), REGISTRY, options)
     }
 
-    /// Returns what `check` says; the error is what no check may say.
-    fn check(&self) -> Result<Vec<Diagnostic>, String> {
+    /// Returns what `check` says in a session, which is opened if need be; the error is what no check may say.
+    fn check(&self, open: &mut Option<Session>) -> Result<Vec<Diagnostic>, String> {
         let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let mut session = self.open(true)?;
+            let session = match open {
+                Some(session) => session,
+                None => open.insert(self.open(true)?),
+            };
             session.check(&RunOptions::default())
         }));
         match said {
@@ -217,8 +342,12 @@ impl Bench {
         }
     }
 
-    /// Runs the task and returns how its steps failed.
-    fn run(&self) -> Vec<verdict::Failure> {
+    /// Runs the task and returns how its steps failed, and whether it took too long.
+    fn run(&self) -> (Vec<verdict::Failure>, bool) {
+        let limit = match self.task.starts_with("tasks/people/") {
+            true => LIMIT_OF_PEOPLE,
+            false => LIMIT,
+        };
         let failures = Arc::new(Mutex::new(Vec::new()));
         let seen = failures.clone();
         let mut tell = move |told: Told| {
@@ -245,7 +374,7 @@ impl Bench {
         let (done, is_done) = std::sync::mpsc::channel::<()>();
         let said = std::thread::scope(|scope| {
             scope.spawn(move || {
-                let waited = is_done.recv_timeout(LIMIT);
+                let waited = is_done.recv_timeout(limit);
                 if waited == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
                     send.send(Wish::StopNow).ok();
                     // The run hears no more wishes once nobody can send any.
@@ -260,6 +389,7 @@ impl Bench {
             said
         });
         let mut failures = std::mem::take(&mut *failures.lock().expect("nobody panics"));
+        let mut is_stopped = false;
         let other = |error: String| verdict::Failure {
             step: String::new(),
             kind: String::new(),
@@ -267,13 +397,13 @@ impl Bench {
             error,
         };
         match said {
-            Ok(Ok(summary)) if summary.cancelled => failures.clear(),
+            Ok(Ok(summary)) if summary.cancelled => is_stopped = true,
             Ok(Ok(_)) => {}
             Ok(Err(SessionError::Faults(faults))) => failures.push(other(concise(&faults))),
             Ok(Err(error)) => failures.push(other(error.to_string())),
             Err(_) => failures.push(other("the run panics".to_owned())),
         }
-        failures
+        (failures, is_stopped)
     }
 }
 

@@ -10,7 +10,7 @@ use std::io;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
-use super::base64;
+use super::{StateFault, base64};
 use crate::json::{Map, Value};
 
 /// The state of `mail`.
@@ -198,6 +198,19 @@ impl io::Write for Expected<'_> {
 /// Returns an object of the protocol for a piece of a state.
 pub(super) fn to_value<S: Serialize>(value: &S) -> Value {
     serde_json::to_value(value).expect("bug: a state has texts for keys")
+}
+
+/// Reads the state that a file holds.
+pub(super) fn read_state<S: DeserializeOwned>(bytes: &[u8]) -> Result<S, StateFault> {
+    serde_json::from_slice(bytes).map_err(|fault| {
+        let said = fault.to_string();
+        // The place is told apart.
+        let place = format!(" at line {} column {}", fault.line(), fault.column());
+        StateFault {
+            why: said.strip_suffix(&place).unwrap_or(&said).to_owned(),
+            at: (fault.line() > 0).then(|| (fault.line(), fault.column().max(1))),
+        }
+    })
 }
 
 /// Reads the states of an export.

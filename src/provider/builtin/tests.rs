@@ -461,3 +461,29 @@ proptest! {
         hold("kv", &calls);
     }
 }
+
+#[test]
+fn a_file_that_is_no_state_is_told_where_it_stops_being_one() {
+    let said = |name: &str, file: &str, text: &str| {
+        super::fault_of_state(name, file, text.as_bytes()).map(|fault| (fault.at, fault.why))
+    };
+    assert_eq!(said("mail", "inbox.json", r#"{"emails": []}"#), None);
+    assert_eq!(
+        said(
+            "kv",
+            "s.parts.json",
+            r#"[{"kind": "data", "data": {"values": {"a": 1}}}]"#
+        ),
+        None
+    );
+    let (at, why) = said("mail", "inbox.json", "{\n\"emials\": []}").unwrap();
+    assert_eq!(at, Some((2, 8)));
+    assert!(
+        why.starts_with("unknown field `emials`, expected one of"),
+        "{why}"
+    );
+    let twice = r#"{"emails": [{"email_id": "1"}, {"email_id": "1"}]}"#;
+    let (at, _) = said("mail", "inbox.json", twice).unwrap();
+    assert_eq!(at, None);
+    assert_eq!(said("elsewhere", "inbox.json", "{"), None);
+}

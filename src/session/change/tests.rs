@@ -259,3 +259,46 @@ fn a_task_that_can_be_read_again_is_a_change() {
         );
     }
 }
+
+#[test]
+fn another_layout_of_the_configuration_plans_nothing_anew() {
+    let mut world = world(1);
+    world.write("/w/aebuild.toml", "[run]\njobs = 2\n");
+    world.session.plan(&RunOptions::default()).unwrap();
+    world.write("/w/aebuild.toml", "# Two at once.\n[run]\njobs  =  2\n");
+    world.session.db.listen();
+    world.session.plan(&RunOptions::default()).unwrap();
+    let executed = world.session.db.heard();
+    assert!(
+        executed.iter().all(|name| name == "checked"),
+        "{executed:?}"
+    );
+    // What is set otherwise is another thing.
+    world.write("/w/aebuild.toml", "[retry]\nbackoff_seconds = 2.0\n");
+    world.session.db.listen();
+    world.session.plan(&RunOptions::default()).unwrap();
+    assert!(world.session.db.heard().iter().any(|name| name == "plan"));
+}
+
+#[test]
+fn keys_are_found_in_the_configuration_and_in_the_files_of_envs_and_shown_nowhere() {
+    let key = "sk-proj-A1b2C3d4E5f6G7h8I9j0";
+    let mut world = world(1);
+    world.write("/w/envs/mail/env.toml", "type = \"mcp_server\"\n");
+    world.write("/w/envs/mail/server.py", "KEY = None\n");
+    assert_eq!(world.codes().len(), 1, "a folder that no task uses");
+    world.write("/w/envs/mail/server.py", &format!("KEY = \"{key}\"\n"));
+    world.write("/w/aebuild.toml", &format!("# {key}\n"));
+    let found = world.session.check(&RunOptions::default()).unwrap();
+    let of_keys = found
+        .iter()
+        .filter(|fault| fault.code.as_str() == "secret-in-file");
+    let places: Vec<&str> = of_keys
+        .map(|fault| fault.place().unwrap().source.name.as_str())
+        .collect();
+    assert_eq!(places.len(), 2, "{found:?}");
+    assert!(!format!("{found:?}").contains(key));
+    world.write("/w/envs/mail/server.py", "KEY = None\n");
+    world.write("/w/aebuild.toml", "");
+    assert_eq!(world.codes().len(), 1);
+}

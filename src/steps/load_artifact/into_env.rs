@@ -7,7 +7,7 @@ use crate::context::{Entry, Lookup, Output, Place};
 use crate::json::{Map, Value, json};
 use crate::step::env::LiveEnv;
 use crate::step::sandbox::Put;
-use crate::step::{ArtifactKind, ArtifactRef, Content, StepCx, StepError};
+use crate::step::{ArtifactKind, ArtifactRef, Content, ContentFile, StepCx, StepError};
 use crate::steps::target::below;
 use crate::steps::{object_url, together, universe};
 use crate::system::disk;
@@ -128,14 +128,17 @@ impl LoadArtifact {
     }
 }
 
-/// Returns why an artifact holds no data for an env, as far as that can be told without the name that the env itself goes
-/// by.
-pub(super) fn fault_of_files(content: &Content, env_id: &str) -> Result<(), String> {
+/// Returns the file of an artifact that becomes the state of an env, or why it holds none, as far as that can be told without
+/// the name that the env itself goes by.
+pub(super) fn state_file<'c>(
+    content: &'c Content,
+    env_id: &str,
+) -> Result<Option<&'c ContentFile>, String> {
     if !matches!(
         content.kind,
         ArtifactKind::Environment | ArtifactKind::EnvironmentUniverse
     ) {
-        return Ok(());
+        return Ok(None);
     }
     let folders = content
         .files
@@ -145,8 +148,9 @@ pub(super) fn fault_of_files(content: &Content, env_id: &str) -> Result<(), Stri
     let is_sure =
         content.kind == ArtifactKind::Environment || folders.len() < 2 || folders.contains(env_id);
     match universe::file_for(content, &[env_id]) {
+        Ok(file) if is_sure => Ok(Some(file)),
         Err(why) if is_sure => Err(why),
-        _ => Ok(()),
+        _ => Ok(None),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Draws a mutation and makes it.
 
+use std::fs::Permissions;
 use std::path::{Path, PathBuf};
 
 use aebuild::json::{Map, Value, json};
@@ -32,88 +33,164 @@ impl Dice {
     }
 }
 
-/// A file as it becomes: its new bytes, or none where it is removed.
+/// What becomes of files: their bytes, or none where one is removed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Mutation {
     /// What it does, in words.
     pub(super) said: String,
-    path: PathBuf,
-    bytes: Option<Vec<u8>>,
+    /// The files by their paths below the task folder.
+    files: Vec<(PathBuf, Option<Vec<u8>>)>,
 }
 
-/// What undoes a mutation.
-pub(super) struct Undo {
-    path: PathBuf,
-    bytes: Vec<u8>,
-}
+/// What undoes a mutation: the files as they were, and what they may be.
+pub(super) struct Undo(Vec<(PathBuf, Option<Was>)>);
+
+/// The bytes of a file, and what it may be.
+type Was = (Vec<u8>, Permissions);
 
 impl Undo {
     pub(super) fn undo(self) {
-        std::fs::write(&self.path, self.bytes).expect("the file is written");
+        for (path, was) in self.0 {
+            match was {
+                Some((bytes, permissions)) => {
+                    std::fs::write(&path, bytes).expect("the file is written");
+                    std::fs::set_permissions(&path, permissions).expect("they are set");
+                }
+                None => std::fs::remove_file(&path).expect("the file is there"),
+            }
+        }
     }
 }
 
 impl Mutation {
     /// Draws a mutation of a task file, or of another file of its folder.
     pub(super) fn draw(dice: &mut Dice, folder: &Path, task: &Path) -> Option<Self> {
-        match dice.roll(10) {
-            0..=6 => Self::of_task(dice, task),
-            7 => Self::of_text(dice, task),
-            8 => {
-                let all = super::all_files(folder);
-                let tables: Vec<&PathBuf> = all
-                    .iter()
-                    .filter(|path| path.extension().is_some_and(|end| end == "toml"))
-                    .collect();
-                let path = (*dice.pick(&tables)?).clone();
-                Self::of_table(dice, &path)
-            }
+        let kind = dice.roll(10);
+        let (path, (said, bytes)) = match kind {
+            0..=5 => (task.to_owned(), Self::of_task(dice, task)?),
+            6 => (task.to_owned(), Self::of_text(dice, task)?),
             _ => {
                 let all = super::all_files(folder);
-                let others: Vec<&PathBuf> = all
-                    .iter()
-                    .filter(|path| {
-                        path.as_path() != task
-                            && !path.ends_with("README.md")
-                            && path.parent().and_then(Path::file_name) != Some("tasks".as_ref())
-                    })
-                    .collect();
-                let path = (*dice.pick(&others)?).clone();
+                let is_table = |path: &&PathBuf| path.extension().is_some_and(|end| end == "toml");
+                let is_other = |path: &&PathBuf| {
+                    path.as_path() != task
+                        && !path.ends_with("README.md")
+                        && path.parent().and_then(Path::file_name) != Some("tasks".as_ref())
+                };
+                let tables: Vec<&PathBuf> = all.iter().filter(is_table).collect();
+                let others: Vec<&PathBuf> = all.iter().filter(is_other).collect();
+                match kind {
+                    7 => {
+                        let path = (*dice.pick(&tables)?).clone();
+                        let done = Self::of_table(dice, &path)?;
+                        (path, done)
+                    }
+                    _ => {
+                        let path = (*dice.pick(&others)?).clone();
+                        return Self::of_file(dice, folder, &path);
+                    }
+                }
+            }
+        };
+        let below = path.strip_prefix(folder).ok()?.to_owned();
+        let files = vec![(below, Some(bytes))];
+        Some(Mutation { said, files })
+    }
+
+    /// Returns the files that it changes.
+    pub(super) fn paths(&self, folder: &Path) -> impl Iterator<Item = PathBuf> {
+        self.files.iter().map(|(below, _)| folder.join(below))
+    }
+
+    pub(super) fn apply(&self, folder: &Path) -> Undo {
+        let changed = self.files.iter().map(|(below, bytes)| {
+            let path = folder.join(below);
+            let was = std::fs::read(&path).ok().map(|was| {
+                let found = std::fs::metadata(&path).expect("the file is there");
+                (was, found.permissions())
+            });
+            match bytes {
+                Some(bytes) => std::fs::write(&path, bytes).expect("the file is written"),
+                None => std::fs::remove_file(&path).expect("the file is there"),
+            }
+            (path, was)
+        });
+        Undo(changed.collect())
+    }
+
+    /// Changes a file that is not the task: what is in it, or what it is called.
+    fn of_file(dice: &mut Dice, folder: &Path, path: &Path) -> Option<Self> {
+        let below = path.strip_prefix(folder).ok()?.to_owned();
+        let shown = below.to_string_lossy().into_owned();
+        let bytes = std::fs::read(path).ok()?;
+        let one = |said: String, bytes: Option<Vec<u8>>| {
+            let files = vec![(below.clone(), bytes)];
+            Some(Mutation { said, files })
+        };
+        let end = path.extension().unwrap_or_default().to_string_lossy();
+        match dice.roll(10) {
+            0 => one(format!("remove the file {shown}"), None),
+            1 => one(format!("empty the file {shown}"), Some(Vec::new())),
+            2 => {
                 let name = path.file_name()?.to_string_lossy().into_owned();
-                Some(Mutation {
-                    said: format!("remove the file {name}"),
-                    path,
-                    bytes: None,
-                })
+                let near = near_miss(dice, &name);
+                let to = below.with_file_name(&near);
+                if folder.join(&to).exists() {
+                    return None;
+                }
+                let files = vec![(below, None), (to, Some(bytes))];
+                let said = format!("rename the file {shown} to {near}");
+                Some(Mutation { said, files })
+            }
+            3 => {
+                let noise = vec![0x00, 0xff, 0xfe, 0x80, b'{', 0xc3, b'\n', 0x1b, 0x00];
+                one(
+                    format!("fill the file {shown} with binary bytes"),
+                    Some(noise),
+                )
+            }
+            4 => {
+                let others = ["[]", "{}", "1", "\"x\"", "null", "x\n", "[1, \"a\", {}]"];
+                let other = dice.pick(&others)?;
+                let said = format!("write {} into the file {shown}", other.trim());
+                one(said, Some(other.as_bytes().to_vec()))
+            }
+            5 | 6 => {
+                // Half a command of a shell is another command.
+                let ends: Vec<usize> = match end == "sh" {
+                    true => (0..bytes.len()).filter(|at| bytes[*at] == b'\n').collect(),
+                    false => (0..bytes.len()).collect(),
+                };
+                let at = *dice.pick(&ends)?;
+                let said = format!("cut the file {shown} after byte {at}");
+                one(said, Some(bytes[..at].to_vec()))
+            }
+            _ if end == "json" => {
+                let mut tree: Value = serde_json::from_slice(&bytes).ok()?;
+                let said = mutate(dice, &mut tree)?;
+                let said = format!("in {shown}: {said}");
+                one(said, Some(tree.to_string().into_bytes()))
+            }
+            _ => {
+                let text = String::from_utf8(bytes).ok()?;
+                let mut lines: Vec<&str> = text.lines().collect();
+                let at = dice.roll(lines.len());
+                let gone = (at < lines.len()).then(|| lines.remove(at))?;
+                let said = format!("drop line {} of {shown}: {gone}", at + 1);
+                one(said, Some((lines.join("\n") + "\n").into_bytes()))
             }
         }
     }
 
-    pub(super) fn apply(&self) -> Undo {
-        let undo = Undo {
-            path: self.path.clone(),
-            bytes: std::fs::read(&self.path).expect("the file is there"),
-        };
-        match &self.bytes {
-            Some(bytes) => std::fs::write(&self.path, bytes).expect("the file is written"),
-            None => std::fs::remove_file(&self.path).expect("the file is there"),
-        }
-        undo
-    }
-
-    fn of_task(dice: &mut Dice, path: &Path) -> Option<Self> {
+    fn of_task(dice: &mut Dice, path: &Path) -> Option<(String, Vec<u8>)> {
         let text = std::fs::read_to_string(path).ok()?;
         let mut tree: Value = serde_json::from_str(&text).ok()?;
         let said = mutate(dice, &mut tree)?;
-        Some(Mutation {
-            said,
-            path: path.to_path_buf(),
-            bytes: Some(tree.to_string().into_bytes()),
-        })
+        Some((said, tree.to_string().into_bytes()))
     }
 
     /// Damages a text: a byte is lost, or all behind one.
-    fn of_text(dice: &mut Dice, path: &Path) -> Option<Self> {
+    fn of_text(dice: &mut Dice, path: &Path) -> Option<(String, Vec<u8>)> {
         let mut bytes = std::fs::read(path).ok()?;
         // Within a command it would make another command.
         let text = String::from_utf8(bytes.clone()).ok()?;
@@ -131,15 +208,11 @@ impl Mutation {
                 format!("drop byte {at}, `{}`", byte as char)
             }
         };
-        Some(Mutation {
-            said,
-            path: path.to_path_buf(),
-            bytes: Some(bytes),
-        })
+        Some((said, bytes))
     }
 
     /// Changes a line of a TOML file.
-    fn of_table(dice: &mut Dice, path: &Path) -> Option<Self> {
+    fn of_table(dice: &mut Dice, path: &Path) -> Option<(String, Vec<u8>)> {
         let text = std::fs::read_to_string(path).ok()?;
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         let at = dice.roll(lines.len());
@@ -181,11 +254,7 @@ impl Mutation {
                 format!("cut line {} of {name} after {cut} characters", at + 1)
             }
         };
-        Some(Mutation {
-            said,
-            path: path.to_path_buf(),
-            bytes: Some((lines.join("\n") + "\n").into_bytes()),
-        })
+        Some((said, (lines.join("\n") + "\n").into_bytes()))
     }
 }
 

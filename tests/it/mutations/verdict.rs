@@ -1,4 +1,6 @@
-//! Which failures only a run can show.
+//! Which failures only a run can show, and which a warning foretells.
+
+use aebuild::diagnostic::Diagnostic;
 
 /// How a step failed.
 #[derive(Clone, Debug)]
@@ -37,29 +39,45 @@ const ONLY_A_RUN_SHOWS: &[(&str, &str, &str)] = &[
     ),
     // Which keys this machine has.
     ("", "ModelError", "nothing says how it is reached"),
+    // What a server says of itself.
+    ("apply_server_config", "", "does not advertise"),
     // What commands leave in a sandbox.
     ("collect_artifacts", "", "in the sandbox"),
     ("run_code", "RunCodeExecutionError", "exited "),
 ];
 
-/// Returns what is wrong with a failure that was knowable, or that nobody has looked at yet.
-pub(super) fn of(failure: &Failure) -> Option<String> {
+/// What a warning foretells: its code, and a part of the message of the step that fails. A name that the warning shows in
+/// backticks is in the message too.
+const FORETOLD: &[(&str, &str)] = &[
+    ("unmatched-prompt", "no rule of the script"),
+    ("missing-field", "needs an env that is named"),
+    ("no-path-to-producer", "the agent may not ask"),
+    ("unknown-name", "the agent may not ask"),
+    ("unknown-name", "there is no env `"),
+];
+
+/// Returns what is wrong with a failure that was knowable and of which nothing warned, or that nobody has looked at yet.
+pub(super) fn of(failure: &Failure, faults: &[Diagnostic]) -> Option<String> {
     let Failure {
         step,
         kind,
         error_type,
         error,
     } = failure;
+    let foretells = |fault: &Diagnostic| {
+        let mut names = fault.headline.split('`').skip(1).step_by(2);
+        let is_named = names.any(|name| !name.is_empty() && (error.contains(name) || step == name));
+        let is_its =
+            |(code, part): &(&str, &str)| fault.code.as_str() == *code && error.contains(part);
+        is_named && FORETOLD.iter().any(is_its)
+    };
     let fits = |(of_kind, of_type, part): &(&str, &str, &str)| {
         (of_kind.is_empty() || of_kind == kind)
             && (of_type.is_empty() || of_type == error_type)
             && error.contains(part)
     };
     let was_knowable = KNOWABLE.iter().any(|part| error.contains(part));
-    match ONLY_A_RUN_SHOWS.iter().any(fits) && !was_knowable {
-        true => None,
-        false => Some(format!(
-            "step `{step}` ({kind}) fails: {error_type}: {error}"
-        )),
-    }
+    let shows_late = ONLY_A_RUN_SHOWS.iter().any(fits) && !was_knowable;
+    (!shows_late && !faults.iter().any(foretells))
+        .then(|| format!("step `{step}` ({kind}) fails: {error_type}: {error}"))
 }

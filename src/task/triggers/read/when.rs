@@ -25,11 +25,22 @@ impl Reader {
     }
 
     pub(super) fn when(&mut self, at: &str, value: &Value) -> Option<When> {
-        let kinds = ["action", "state", "time", "website"];
+        // What is known and not served is no choice.
+        let kinds = ["action", "state", "time"];
         let Some(members) = value.as_object() else {
             self.object(at, value, &[]);
             return None;
         };
+        if members.get("type").and_then(Value::as_str) == Some("website") {
+            let headline = "websites are not served in this release, so none can set a trigger off";
+            self.fault(
+                NOT_YET,
+                &format!("{at}/type"),
+                headline.to_owned(),
+                "watch a tool with \"type\": \"action\"",
+            );
+            return None;
+        }
         let kind = self.one_of(at, members, "type", "`when`", &kinds)?;
         match kind.as_str() {
             "action" => {
@@ -46,19 +57,7 @@ impl Reader {
                 let check = self.check(&format!("{at}/check"), check)?;
                 Some(When::State { check, roles })
             }
-            "time" => self.time(at, value).map(When::Time),
-            _ => {
-                let headline =
-                    "websites are not served in this release, so none can set a trigger off"
-                        .to_owned();
-                self.fault(
-                    NOT_YET,
-                    &format!("{at}/type"),
-                    headline,
-                    "watch a tool with \"type\": \"action\"",
-                );
-                None
-            }
+            _ => self.time(at, value).map(When::Time),
         }
     }
 

@@ -1,9 +1,11 @@
 //! Gathers events into batches: sans IO, the time is told.
 //!
 //! A save by rename is answered after a moment. A file that somebody is still writing, or that is gone and may be about to be
-//! replaced, is given more time, since an editor that removes a file and writes it anew has one change in mind.
+//! replaced, is given more time, since an editor that removes a file and writes it anew has one change in mind. What came only to
+//! go again, such as the new text before it takes its place or the old one until then, is not waited for.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -43,11 +45,29 @@ pub struct Debounce {
     pace: Pace,
     began: Option<Duration>,
     last: Duration,
-    paths: BTreeMap<PathBuf, Now>,
+    paths: BTreeMap<PathBuf, Seen>,
     /// How many of the paths are not whole.
     unsettled: usize,
     rescan: bool,
     is_fenced: bool,
+}
+
+/// What was seen of a path since the last batch.
+#[derive(Debug)]
+struct Seen {
+    first: Now,
+    now: Now,
+}
+
+impl Seen {
+    /// Returns whether more is to be expected of the path.
+    fn is_unsettled(&self) -> bool {
+        match self.now {
+            Now::Whole => false,
+            Now::Made | Now::Open => true,
+            Now::Gone => !matches!(self.first, Now::Made | Now::Whole),
+        }
+    }
 }
 
 impl Debounce {
@@ -118,10 +138,18 @@ impl Debounce {
         if self.rescan {
             return;
         }
-        let was = self.paths.insert(path, now);
-        let is_unsettled = |now: Now| usize::from(now != Now::Whole);
-        self.unsettled += is_unsettled(now);
-        self.unsettled -= was.map_or(0, is_unsettled);
+        match self.paths.entry(path) {
+            Entry::Vacant(place) => {
+                let seen = place.insert(Seen { first: now, now });
+                self.unsettled += usize::from(seen.is_unsettled());
+            }
+            Entry::Occupied(mut place) => {
+                let seen = place.get_mut();
+                self.unsettled -= usize::from(seen.is_unsettled());
+                seen.now = now;
+                self.unsettled += usize::from(seen.is_unsettled());
+            }
+        }
         if self.paths.len() > self.pace.most {
             self.forget_paths();
         }
@@ -168,6 +196,7 @@ mod tests {
             release(&mut debounce, Some(at));
             let event = match words[1..] {
                 ["rescan"] => Event::Rescan,
+                [path, "made"] => Event::At(path.into(), Now::Made),
                 [path, "open"] => Event::At(path.into(), Now::Open),
                 [path, "whole"] => Event::At(path.into(), Now::Whole),
                 [path, "gone"] => Event::At(path.into(), Now::Gone),
@@ -213,6 +242,34 @@ mod tests {
             expect![[r#"
                 51 ms: a a~
                 260 ms: b
+            "#]],
+        );
+    }
+
+    #[test]
+    fn what_comes_and_goes_beside_a_file_is_not_waited_for() {
+        // A new text takes the place of the old one.
+        check(
+            Pace::default(),
+            "0 a.new made\n0 a.new open\n1 a.new whole\n1 a.new gone\n1 a whole",
+            expect![[r#"
+                11 ms: a a.new
+            "#]],
+        );
+        // The old text is kept until the new one is there.
+        check(
+            Pace::default(),
+            "0 a gone\n0 a~ whole\n0 a made\n1 a open\n1 a whole\n2 a~ gone",
+            expect![[r#"
+                12 ms: a a~
+            "#]],
+        );
+        // A file that was there, is gone and comes back goes again.
+        check(
+            Pace::default(),
+            "0 a gone\n1 a made\n2 a gone",
+            expect![[r#"
+                62 ms: a
             "#]],
         );
     }

@@ -20,6 +20,8 @@ pub enum Event {
 /// How a path stands after what happened to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Now {
+    /// It was not there, and somebody may still be writing it.
+    Made,
     /// Somebody may still be writing it.
     Open,
     /// It is whole.
@@ -37,7 +39,8 @@ impl From<Happening> for Event {
             Happening::At(path, deed) => Event::At(
                 path,
                 match deed {
-                    Deed::Made | Deed::Written => Now::Open,
+                    Deed::Made => Now::Made,
+                    Deed::Written => Now::Open,
                     Deed::Came | Deed::Closed | Deed::Marked => Now::Whole,
                     Deed::Went => Now::Gone,
                 },

@@ -1,18 +1,24 @@
-//! Agents that follow the instructions of triggers: each has a role of its own.
+//! Agents that follow the instructions of triggers: each has a role of its own, and is there when a trigger fires.
 
 use std::collections::HashMap;
 
-use super::{Checked, Rule};
+use super::reach::Reach;
+use super::{Checked, Rule, edges};
 use crate::context::Lookup;
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::{Diagnostic, Fix, Safety, Severity};
 use crate::graph::StepIx;
 use crate::json::Value;
+use crate::resource::{ResourceId, Touch};
 use crate::step::Deploys;
 
 /// The rule.
 pub(super) const RULE: Rule = Rule {
-    codes: &[("executor-without-role", Severity::Error)],
-    doc: "What an agent does because a trigger told it to is told apart by its role, so its `deploy_agent` step gives it one.",
+    codes: &[
+        ("executor-without-role", Severity::Error),
+        ("no-path-to-producer", Severity::Error),
+    ],
+    doc: "What an agent does because a trigger told it to is told apart by its role, so its `deploy_agent` step gives it one. \
+          A step that may set off a trigger waits for the agent that the trigger tells.",
     run,
 };
 
@@ -33,6 +39,9 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
         {
             nameless.insert(agent_name, step);
         }
+    }
+    for (step, _, agents) in &asking {
+        set_off_too_early(checked, *step, agents, faults);
     }
     for (step, built, agents) in asking {
         for agent in agents {
@@ -65,5 +74,63 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
                     )),
             );
         }
+    }
+}
+
+/// Tells of prompts that may set off the triggers of a step, in no order with it, while the agents that these tell are not
+/// there: they fail if the triggers are registered first.
+fn set_off_too_early(
+    checked: &Checked<'_>,
+    step: StepIx,
+    agents: &[String],
+    faults: &mut Vec<Diagnostic>,
+) {
+    let ids = checked.ids();
+    let is_doubtful =
+        |at: StepIx| checked.is_partial[at.at()] || checked.has_doubtful_edges(at, &ids);
+    let registers = checked.steps[step.at()].as_deref();
+    let Some((env_id, _)) = registers.and_then(|built| built.executors()) else {
+        return;
+    };
+    if is_doubtful(step) {
+        return;
+    }
+    let env = ResourceId::env(&env_id);
+    let is_changed = |(touched, touch): &(ResourceId, Touch)| {
+        *touched == env && matches!(touch, Touch::Mutates | Touch::MayMutate)
+    };
+    let mut reach = Reach::new(checked.graph);
+    for (prompt, built) in checked.built() {
+        let sets_off = built.prompts() && checked.touches[prompt.at()].iter().any(is_changed);
+        if !sets_off || prompt == step || is_doubtful(prompt) {
+            continue;
+        }
+        if reach.is_ancestor(step, prompt) || reach.is_ancestor(prompt, step) {
+            continue;
+        }
+        let missing = agents.iter().find(|agent| {
+            let made = checked.built().filter(|(_, built)| match built.deploys() {
+                Some(Deploys::Agent { agent_name, .. }) => agent_name == **agent,
+                _ => false,
+            });
+            let made: Vec<StepIx> = made.map(|(at, _)| at).collect();
+            !made.is_empty() && !made.iter().any(|at| reach.is_ancestor(*at, prompt))
+        });
+        let Some(agent) = missing else { continue };
+        let (places, id) = (checked.places, checked.id(prompt));
+        let other = checked.id(step);
+        let headline = format!(
+            "step `{id}` may set off triggers of step `{other}` that tell agent `{agent}`, but does not wait for it"
+        );
+        let fault = Diagnostic::error("no-path-to-producer", headline)
+            .label(places.source(), places.id(step), "registered here")
+            .primary(places.source(), places.id(prompt), "prompted here")
+            .help(format!(
+                "add {{\"task_step_id\": \"{other}\"}} to the `depends_on` of `{id}`"
+            ));
+        // The step may be meant to come before the triggers.
+        let fix = edges::wait_for(checked, prompt, step);
+        let safety = Safety::Offered;
+        faults.push(fault.fix(fix.map(|fix| Fix { safety, ..fix })));
     }
 }

@@ -203,6 +203,24 @@ fn every_condition_of_the_original_is_told_with_what_to_type() {
 }
 
 #[test]
+fn who_may_set_off_a_trigger_waits_for_the_agent_that_it_tells() {
+    let world = World::with("tasks/clock-steps");
+    let path = "tasks/clock-steps/tasks/world.json";
+    let text = std::fs::read_to_string(world.path().join(path)).expect("it is there");
+    let ordered = "\"depends_on\": [\"rules\", \"assistant\"]";
+    assert!(text.contains(ordered));
+    let text = text.replace(ordered, "\"depends_on\": [\"assistant\"]");
+    world.write(path, &text);
+    let (said, status) = world.shell("aebuild check --format concise tasks/clock-steps");
+    assert_eq!(status, Some(1));
+    expect![[r#"
+        tasks/clock-steps/tasks/world.json:61:11: error[no-path-to-producer]: step `ask` may set off triggers of step `rules` that tell agent `dana`, but does not wait for it
+        tasks/clock-steps/tasks/world.json:68:11: warning[unordered-observer]: step `check` reads env `mail` while step `rules` may be changing it
+        1 error, 1 warning
+    "#]].assert_eq(&said);
+}
+
+#[test]
 fn what_is_denied_decides_the_exit_status() {
     let world = World::new();
     let step = |name: &str, more: &str| {

@@ -24,8 +24,8 @@ pub(super) const RULE: Rule = Rule {
 
 fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
     let asking = checked.built().filter_map(|(step, built)| {
-        let (_, agents) = built.executors()?;
-        Some((step, built, agents))
+        let (env_id, agents) = built.executors()?;
+        Some((step, built, env_id, agents))
     });
     let asking: Vec<_> = asking.collect();
     if asking.is_empty() {
@@ -40,10 +40,10 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
             nameless.insert(agent_name, step);
         }
     }
-    for (step, _, agents) in &asking {
-        set_off_too_early(checked, *step, agents, faults);
+    for (step, _, env_id, agents) in &asking {
+        set_off_too_early(checked, *step, env_id, agents, faults);
     }
-    for (step, built, agents) in asking {
+    for (step, built, _, agents) in asking {
         for agent in agents {
             let Some(&made) = nameless.get(&agent) else {
                 continue;
@@ -82,20 +82,29 @@ fn run(checked: &Checked<'_>, faults: &mut Vec<Diagnostic>) {
 fn set_off_too_early(
     checked: &Checked<'_>,
     step: StepIx,
+    env_id: &str,
     agents: &[String],
     faults: &mut Vec<Diagnostic>,
 ) {
     let ids = checked.ids();
     let is_doubtful =
         |at: StepIx| checked.is_partial[at.at()] || checked.has_doubtful_edges(at, &ids);
-    let registers = checked.steps[step.at()].as_deref();
-    let Some((env_id, _)) = registers.and_then(|built| built.executors()) else {
-        return;
-    };
     if is_doubtful(step) {
         return;
     }
-    let env = ResourceId::env(&env_id);
+    let makers = |agent: &str| -> Vec<StepIx> {
+        let made = checked.built().filter(|(_, built)| match built.deploys() {
+            Some(Deploys::Agent { agent_name, .. }) => agent_name == agent,
+            _ => false,
+        });
+        made.map(|(at, _)| at).collect()
+    };
+    let agents: Vec<(&String, Vec<StepIx>)> = agents
+        .iter()
+        .map(|agent| (agent, makers(agent)))
+        .filter(|(_, made)| !made.is_empty())
+        .collect();
+    let env = ResourceId::env(env_id);
     let is_changed = |(touched, touch): &(ResourceId, Touch)| {
         *touched == env && matches!(touch, Touch::Mutates | Touch::MayMutate)
     };
@@ -108,15 +117,10 @@ fn set_off_too_early(
         if reach.is_ancestor(step, prompt) || reach.is_ancestor(prompt, step) {
             continue;
         }
-        let missing = agents.iter().find(|agent| {
-            let made = checked.built().filter(|(_, built)| match built.deploys() {
-                Some(Deploys::Agent { agent_name, .. }) => agent_name == **agent,
-                _ => false,
-            });
-            let made: Vec<StepIx> = made.map(|(at, _)| at).collect();
-            !made.is_empty() && !made.iter().any(|at| reach.is_ancestor(*at, prompt))
-        });
-        let Some(agent) = missing else { continue };
+        let missing = agents
+            .iter()
+            .find(|(_, made)| !made.iter().any(|at| reach.is_ancestor(*at, prompt)));
+        let Some((agent, _)) = missing else { continue };
         let (places, id) = (checked.places, checked.id(prompt));
         let other = checked.id(step);
         let headline = format!(

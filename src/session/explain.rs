@@ -267,14 +267,16 @@ impl Session {
     }
 }
 
+/// Returns whether a step will or may run.
+fn may_run(one: &Prepared, at: StepIx) -> bool {
+    let foreseen = &one.forecast.steps[at.at()];
+    matches!(foreseen, Forecasted::Dirty(_) | Forecasted::Waits { .. })
+}
+
 /// Returns the dirty steps whose results a step reads, by itself or through steps that wait for them; the nearest first.
 fn roots(one: &Prepared, at: StepIx) -> Vec<StepIx> {
     let plan = &one.job.plan;
-    let may_run = |at: &StepIx| {
-        let foreseen = &one.forecast.steps[at.at()];
-        matches!(foreseen, Forecasted::Dirty(_) | Forecasted::Waits { .. })
-    };
-    if !may_run(&at) {
+    if !may_run(one, at) {
         return Vec::new();
     }
     let ancestors = plan.graph.ancestors(at);
@@ -284,7 +286,7 @@ fn roots(one: &Prepared, at: StepIx) -> Vec<StepIx> {
         .rev()
         .map(StepIx)
         .filter(|other| ancestors[other.at()]);
-    for other in before.filter(may_run) {
+    for other in before.filter(|other| may_run(one, *other)) {
         let Some(theirs) = &plan.steps[other.at()].previous else {
             continue;
         };
@@ -324,11 +326,7 @@ fn cost(one: &Prepared, at: StepIx) -> Cost {
             took_us: took(at),
         })
     };
-    let runs = matches!(
-        one.forecast.steps[at.at()],
-        Forecasted::Dirty(_) | Forecasted::Waits { .. }
-    );
-    if !runs {
+    if !may_run(one, at) {
         return Cost::default();
     }
     let ancestors = plan.graph.ancestors(at);

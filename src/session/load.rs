@@ -11,7 +11,7 @@ use super::{RunOptions, SeedRow, Session, SessionError};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::digest::Digest;
 use crate::engine::{Store, TaskJob};
-use crate::plan::{self, ArtifactInput, FolderInput, Setter, SettingInput, TaskInput};
+use crate::plan::{self, ArtifactInput, Database, FolderInput, Setter, SettingInput, TaskInput};
 use crate::schedule::{self, Forecast, MadeOf, TaskPlan};
 use crate::step::{Deploys, Determinism, Step};
 use crate::system::Stamp;
@@ -270,35 +270,27 @@ impl Session {
         options: &RunOptions,
         isolation: &'static str,
     ) {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let Some((first, _)) = inputs.first().filter(|_| inputs.len() > 8 && cores > 1) else {
+        let Some((first, _)) = inputs.first().filter(|_| is_worth_threads(inputs.len())) else {
             return;
         };
         let setting = self.new_setting(self.overrides(first, options), isolation);
         let setting = self.setting_input(setting);
-        let share = inputs.len().div_ceil(cores);
-        std::thread::scope(|scope| {
-            for inputs in inputs.chunks(share) {
-                let db = self.db.clone();
-                scope.spawn(move || {
-                    for (_, input) in inputs {
-                        let faults = plan::checked(&db, *input, setting);
-                        if !faults.iter().any(Diagnostic::is_error) {
-                            let n = plan::task(&db, *input, setting).steps.len() as u32;
-                            let mut steps = (0..n).map(|at| plan::built(&db, *input, setting, at));
-                            let stands_alone = steps.all(|built| {
-                                built.step.as_ref().is_some_and(|step| {
-                                    step.artifacts().is_empty()
-                                        && step.tools().is_empty()
-                                        && step.deploys().is_none()
-                                })
-                            });
-                            if stands_alone {
-                                plan::plan(&db, *input, setting);
-                            }
-                        }
-                    }
-                });
+        on_all_cores(&self.db, inputs, |db, (_, input)| {
+            let faults = plan::checked(db, *input, setting);
+            if faults.iter().any(Diagnostic::is_error) {
+                return;
+            }
+            let n = plan::task(db, *input, setting).steps.len() as u32;
+            let mut steps = (0..n).map(|at| plan::built(db, *input, setting, at));
+            let stands_alone = steps.all(|built| {
+                built.step.as_ref().is_some_and(|step| {
+                    step.artifacts().is_empty()
+                        && step.tools().is_empty()
+                        && step.deploys().is_none()
+                })
+            });
+            if stands_alone {
+                plan::plan(db, *input, setting);
             }
         });
     }
@@ -496,6 +488,43 @@ impl Session {
             }
         }
     }
+}
+
+/// So few tasks are looked at by one thread.
+const FEW: usize = 8;
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn is_worth_threads(n: usize) -> bool {
+    n > FEW && cores() > 1
+}
+
+/// Asks the planner about each of many, on all cores where that is worth it; returns the answers in order.
+pub(super) fn on_all_cores<T: Sync, A: Send>(
+    db: &Database,
+    all: &[T],
+    ask: impl Fn(&Database, &T) -> A + Sync,
+) -> Vec<A> {
+    if !is_worth_threads(all.len()) {
+        return all.iter().map(|one| ask(db, one)).collect();
+    }
+    let ask = &ask;
+    std::thread::scope(|scope| {
+        let shares = all.chunks(all.len().div_ceil(cores()));
+        let started: Vec<_> = shares
+            .map(|share| {
+                let db = db.clone();
+                scope.spawn(move || -> Vec<A> { share.iter().map(|one| ask(&db, one)).collect() })
+            })
+            .collect();
+        let ended = started.into_iter().flat_map(|thread| match thread.join() {
+            Ok(answers) => answers,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        ended.collect()
+    })
 }
 
 fn unreadable((path, error): (String, std::io::Error)) -> SessionError {

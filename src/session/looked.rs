@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::inspect::{Inspector, Program, steps_of};
-use super::load::Unit;
+use super::load::{Unit, on_all_cores};
 use super::{RunOptions, SeedRow, Session, SessionError};
 use crate::check::unused_folder::{Used, Uses};
 use crate::diagnostic::Diagnostic;
@@ -22,9 +22,6 @@ struct Wanted {
     input: TaskInput,
     setting: SettingInput,
 }
-
-/// So few tasks are looked at by one thread.
-const FEW: usize = 8;
 
 /// What was found of a task.
 #[derive(Clone)]
@@ -125,10 +122,9 @@ impl Session {
             known.is_none_or(|looked| looked.setting != one.setting)
         };
         let open: Vec<&Wanted> = wanted.iter().filter(is_open).collect();
-        let (db, system) = (&self.db, self.system.as_ref());
-        let (config, folders) = (&self.config, &self.folders);
+        let (system, config, folders) = (self.system.as_ref(), &self.config, &self.folders);
         let workspace = self.workspace.as_path();
-        let look = |db: &Database, share: &[&Wanted]| -> Vec<Looked> {
+        let look = |db: &Database, one: &&Wanted| {
             let inspector = Inspector {
                 db,
                 system,
@@ -136,27 +132,9 @@ impl Session {
                 folders,
                 workspace,
             };
-            share.iter().map(|one| inspector.look(one)).collect()
+            inspector.look(one)
         };
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let found: Vec<Looked> = if cores == 1 || open.len() <= FEW {
-            look(db, &open)
-        } else {
-            std::thread::scope(|scope| {
-                let shares = open.chunks(open.len().div_ceil(cores));
-                let started: Vec<_> = shares
-                    .map(|share| {
-                        let db = db.clone();
-                        scope.spawn(move || look(&db, share))
-                    })
-                    .collect();
-                let ended = started.into_iter().flat_map(|thread| match thread.join() {
-                    Ok(found) => found,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                });
-                ended.collect()
-            })
-        };
+        let found = on_all_cores(&self.db, &open, look);
         let open = open.into_iter().map(|one| (one.at, one.task.clone()));
         self.looked.extend(open.zip(found));
     }

@@ -52,22 +52,26 @@ impl Session {
             set.folders
                 .insert(absolute(system.as_ref(), &self.located[at].root));
         }
-        let selected = self.selected(options);
+        let units = match self.select(options) {
+            Ok(units) => Some(units),
+            // What is at fault may be mended, and a task that is not there may come: any file may then be meant.
+            Err(SessionError::Faults(_) | SessionError::Usage { .. }) => None,
+            Err(other) => return Err(other),
+        };
+        let selected: Option<BTreeSet<&str>> = units
+            .as_ref()
+            .map(|units| units.iter().map(|unit| unit.shown.as_str()).collect());
         for loaded in self.folders.values() {
             for task in &loaded.folder.tasks {
-                let is_out = |selected: &BTreeSet<String>| !selected.contains(&task.shown);
-                if !selected.as_ref().is_some_and(is_out) {
+                if selected
+                    .as_ref()
+                    .is_none_or(|selected| selected.contains(task.shown.as_str()))
+                {
                     set.file(system.as_ref(), &task.path);
                 }
             }
         }
-        let units = match self.select(options) {
-            Ok(units) => units,
-            // What is at fault may be mended, and a task that is not there may come.
-            Err(SessionError::Faults(_) | SessionError::Usage { .. }) => Vec::new(),
-            Err(other) => return Err(other),
-        };
-        for (unit, steps) in self.steps_of_units(units, options) {
+        for (unit, steps) in self.steps_of_units(units.unwrap_or_default(), options) {
             let folder = self.load_folder(unit.folder).folder.clone();
             for step in steps {
                 self.watch_step(&folder, &*step, &mut set);

@@ -14,7 +14,7 @@ use crate::check::level;
 use crate::diagnostic::{Severity, Span, page};
 use crate::step::{Registry, StepType};
 use crate::task::config::{Config, KEYS, KeyDoc, KeyKind};
-use crate::task::folder::{Definition, TaskFolder};
+use crate::task::folder::{Definition, TaskFolder, definition_file};
 use line::{At, Part};
 
 pub use complete::complete;
@@ -77,11 +77,7 @@ impl<'a> Settings<'a> {
     /// Returns the file that says what an env or agent of a folder is, else its first.
     fn file_of(&self, kind: &str, name: &str) -> Option<PathBuf> {
         let (folder, found) = self.of_folder(kind, name)?;
-        let settings = match kind {
-            "envs" => "env.toml",
-            _ => "agent.toml",
-        };
-        let path = found.folder.join(settings);
+        let path = found.folder.join(definition_file(kind));
         match folder.config_files.contains(&path) {
             true => Some(path),
             false => found.files.first().map(|file| file.source.clone()),
@@ -107,6 +103,13 @@ fn key_of(path: &[String]) -> Option<&'static KeyDoc> {
         let parts: Vec<&str> = key.path.split('.').collect();
         parts.len() == path.len() && fits(&parts, path)
     })
+}
+
+/// Returns the parts of a key below a path, if it is below it.
+fn below<'k>(key: &'k KeyDoc, path: &[String]) -> Option<Vec<&'k str>> {
+    let all: Vec<&str> = key.path.split('.').collect();
+    let is_below = all.len() > path.len() && fits(&all, path);
+    is_below.then(|| all[path.len()..].to_vec())
 }
 
 /// Returns whether the parts of a key begin with those of a path.
@@ -168,11 +171,8 @@ fn of_key(key: &KeyDoc) -> String {
 /// Returns the keys that a table may have.
 fn of_table(path: &[String]) -> Option<String> {
     let names = KEYS.iter().filter_map(|key| {
-        let parts: Vec<&str> = key.path.split('.').collect();
-        (parts.len() > path.len() && fits(&parts, path)).then(|| {
-            let rest = parts[path.len()..].join(".");
-            format!("`{}`", rest.replace('*', "<name>"))
-        })
+        let rest = below(key, path)?.join(".");
+        Some(format!("`{}`", rest.replace('*', "<name>")))
     });
     let names: Vec<String> = names.collect();
     (!names.is_empty()).then(|| format!("**`{}`**: {}", path.join("."), names.join(", ")))

@@ -8,7 +8,7 @@ use crate::step::Deploys;
 use crate::task::deploy::{
     AgentRun, AgentSpec, BUILTIN_ENVS, EnvRun, EnvSpec, ProcessRun, Unusable,
 };
-use crate::task::folder::Definition;
+use crate::task::folder::{Definition, definition_file};
 use crate::task::model::RESERVED_PARAMS;
 use crate::task::parse::names::has_placeholder;
 
@@ -167,9 +167,10 @@ impl Deployed<'_> {
 
     /// Tells of a folder in which nothing says what it holds.
     fn untold(&self, definition: &Definition) -> Diagnostic {
-        let (noun, file) = match self.kind {
-            "envs" => ("env", "env.toml"),
-            _ => ("agent", "agent.toml"),
+        let file = definition_file(self.kind);
+        let noun = match self.kind {
+            "envs" => "env",
+            _ => "agent",
         };
         let name = &definition.name;
         let headline = format!("{noun} `{name}` has neither {file} nor Dockerfile");

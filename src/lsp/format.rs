@@ -24,24 +24,22 @@ pub(super) fn edit(document: &Document, encoding: Encoding) -> Option<TextEdit> 
     if n_first == old.len() && n_first == new.len() {
         return None;
     }
-    let (old, new) = (
-        n_first..old.len() - n_last,
-        &new[n_first..new.len() - n_last],
-    );
+    let replaced = n_first..old.len() - n_last;
+    let new = &new[n_first..new.len() - n_last];
     let starts = text.match_indices('\n').map(|(at, _)| at + 1);
     let starts: Vec<usize> = [0].into_iter().chain(starts).collect();
     let mut new_text = new.join(end);
     let span = match n_last {
         // The last line has no end of its own, so the one before it is edited too.
         0 if n_first > 0 => {
-            let before = starts[n_first - 1] + lines(text)[n_first - 1].len();
+            let before = starts[n_first - 1] + old[n_first - 1].len();
             new_text.insert_str(0, if new.is_empty() { "" } else { end });
             Span::new(before, text.len())
         }
         0 => Span::new(0, text.len()),
         _ => {
             new_text.push_str(if new.is_empty() { "" } else { end });
-            Span::new(starts[old.start], starts[old.end])
+            Span::new(starts[replaced.start], starts[replaced.end])
         }
     };
     Some(TextEdit {

@@ -16,7 +16,7 @@ use crate::step::{Deploys, Refusal, Step, ToolRef};
 use crate::system::{FileKind, System};
 use crate::task::config::Config;
 use crate::task::deploy::{AgentRun, EnvRun, EnvSpec};
-use crate::task::folder::{self, TaskFolder};
+use crate::task::folder::{self, Definition, TaskFolder};
 use crate::task::parse::names::has_placeholder;
 
 /// What Python says of the grammar of files, by their content; `None` where nothing is wrong.
@@ -78,28 +78,31 @@ impl Session {
             let mut found = Vec::new();
             for (kind, all) in [("envs", &folder.envs), ("agents", &folder.agents)] {
                 for definition in all.values() {
-                    let own = match kind {
-                        "envs" => "env.toml",
-                        _ => "agent.toml",
-                    };
-                    let files = definition.files.iter();
-                    let files = files.map(|file| (file.path.clone(), file.source.clone()));
-                    let own = (own.to_owned(), definition.folder.join(own));
-                    for (path, source) in [own].into_iter().chain(files).take(MAX_FILES) {
-                        let is_text = SECRET_ENDS.iter().any(|end| path.ends_with(end));
-                        let bytes = is_text.then(|| self.system.read(&source, MAX_SECRET_BYTES));
-                        let Some(Ok(bytes)) = bytes else { continue };
-                        let shown =
-                            folder.shown_path(&format!("{kind}/{}/{path}", definition.name));
-                        let (source, _) = Source::from_bytes(&shown, &bytes);
-                        found.extend(secret::faults(&source));
-                    }
+                    let shown = folder.shown_path(&format!("{kind}/{}", definition.name));
+                    found.extend(self.secrets_in(kind, definition, &shown));
                 }
             }
             crate::check::level::apply(&self.config.lint, &mut found);
             self.load_folder(at).secrets = Some(found);
         }
         self.load_folder(at).secrets.clone().unwrap_or_default()
+    }
+
+    /// Returns the keys that stand in the files of one env or agent.
+    fn secrets_in(&self, kind: &str, definition: &Definition, shown: &str) -> Vec<Diagnostic> {
+        let own = folder::definition_file(kind);
+        let own = (own.to_owned(), definition.folder.join(own));
+        let files = definition.files.iter();
+        let files = files.map(|file| (file.path.clone(), file.source.clone()));
+        let mut found = Vec::new();
+        for (path, source) in [own].into_iter().chain(files).take(MAX_FILES) {
+            let is_text = SECRET_ENDS.iter().any(|end| path.ends_with(end));
+            let bytes = is_text.then(|| self.system.read(&source, MAX_SECRET_BYTES));
+            let Some(Ok(bytes)) = bytes else { continue };
+            let (source, _) = Source::from_bytes(format!("{shown}/{path}"), &bytes);
+            found.extend(secret::faults(&source));
+        }
+        found
     }
 
     /// Returns what looks at tasks.

@@ -24,7 +24,7 @@ use crate::task::parse::Written;
 use entry::Reader;
 
 pub use crate::task::ArtifactKind;
-pub use definition::definition_schema;
+pub use definition::{definition_file, definition_schema};
 pub use eval::{Eval, EvalTask};
 pub use leaving::is_leaving;
 pub use locate::{Located, locate};

@@ -1,12 +1,12 @@
 //! What may be written in a file of settings.
 
 use super::line::{names, table_before};
-use super::{File, Settings, key_of};
+use super::{File, Settings, below, key_of};
 use crate::assist::complete::{Completion, CompletionKind};
 use crate::assist::names::Noun;
 use crate::check::level;
 use crate::diagnostic::{Severity, Span, page};
-use crate::task::config::{KEYS, KeyDoc, KeyKind};
+use crate::task::config::{KEYS, KeyKind};
 use crate::task::deploy::{AGENT_KINDS, BUILTIN_ENVS};
 
 /// Returns what may be written at an offset.
@@ -29,17 +29,6 @@ pub fn complete(settings: &Settings<'_>, offset: usize) -> Vec<Completion> {
         }
         None => keys(settings, &table, before, offset),
     }
-}
-
-/// Returns the parts of a key below others, if it is below them.
-fn below<'k>(key: &'k KeyDoc, table: &[String]) -> Option<Vec<&'k str>> {
-    let all: Vec<&str> = key.path.split('.').collect();
-    let fits = all.len() > table.len()
-        && all
-            .iter()
-            .zip(table)
-            .all(|(part, name)| *part == "*" || part == name || name == "*");
-    fits.then(|| all[table.len()..].to_vec())
 }
 
 fn tables(settings: &Settings<'_>, typed: &str, offset: usize) -> Vec<Completion> {

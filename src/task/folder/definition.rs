@@ -28,10 +28,11 @@ impl Reader<'_> {
 
     /// Reads the folder of one env or agent.
     pub fn definition(&mut self, kind: &'static str, entry: Entry, shown: &str) {
-        let (noun, file, default) = match kind {
-            "envs" => ("env", "env.toml", "mcp_server"),
-            _ => ("agent", "agent.toml", "a2a_agent"),
+        let (noun, default) = match kind {
+            "envs" => ("env", "mcp_server"),
+            _ => ("agent", "a2a_agent"),
         };
+        let file = definition_file(kind);
         let content = content::of_entry(self.system, &self.real_root, &entry, shown, file);
         self.folder.listings.extend(content.listings);
         if content.is_empty {
@@ -417,6 +418,14 @@ fn keys(folder: &str, kind: &str) -> Value {
             own
         }
         _ => json!({"type": "object", "properties": {"type": text(), "id": text()}}),
+    }
+}
+
+/// Returns the name of the file that says what an env or agent is; `kind` is the folder that all of its kind are in.
+pub fn definition_file(kind: &str) -> &'static str {
+    match kind {
+        "envs" => "env.toml",
+        _ => "agent.toml",
     }
 }
 

@@ -27,7 +27,7 @@ pub use differing::differing;
 pub use fix::{Edit, Fix, Mended, Safety, cut, mend};
 pub use nearest::{Meant, did_you_mean, meant, nearest};
 pub use pages::{Page, joined as joined_pages, page, pages};
-pub use source::{Lines, Source, line_column};
+pub use source::{KnownLines, Lines, Source, line_column};
 pub use visible::{clip, visible, visible_line};
 
 /// One error, warning or hint.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Face, SessionError, diff, fault};
-use crate::diagnostic::{Diagnostic, Lines, Mended, Safety, Source, mend, visible_line};
+use crate::diagnostic::{Diagnostic, KnownLines, Mended, Safety, Source, mend, visible_line};
 use crate::report::count;
 use crate::system::{Overlay, System, disk};
 
@@ -165,20 +165,13 @@ fn rounds(
         if !has_changed {
             break;
         }
-        let mut lines: Vec<(&Source, Lines<'_>)> = Vec::new();
+        let mut lines = KnownLines::default();
         for (at, chosen) in mended.made {
             let found = &rounds.found[at];
             let fix = &found.fixes[chosen];
             if let Some(edit) = fix.edits.first() {
-                if lines
-                    .last()
-                    .is_none_or(|(source, _)| **source != edit.source)
-                {
-                    lines.push((&edit.source, Lines::new(&edit.source.text)));
-                }
-                let at = edit.span.start as usize;
-                let known = lines.last().map(|(_, lines)| lines.line_column(at));
-                let (line, column) = known.unwrap_or((1, 1));
+                let lines = lines.of(&edit.source);
+                let (line, column) = lines.line_column(edit.span.start as usize);
                 let (name, title, code) = (&edit.source.name, &fix.title, found.code);
                 rounds
                     .told

@@ -148,11 +148,11 @@ impl<'a> Lines<'a> {
 
 /// The lines of each source seen so far, found once.
 #[derive(Default)]
-pub(super) struct KnownLines<'a>(Vec<(&'a Source, Lines<'a>)>);
+pub struct KnownLines<'a>(Vec<(&'a Source, Lines<'a>)>);
 
 impl<'a> KnownLines<'a> {
     /// Returns the lines of a source.
-    pub(super) fn of(&mut self, source: &'a Source) -> &Lines<'a> {
+    pub fn of(&mut self, source: &'a Source) -> &Lines<'a> {
         let ix = self
             .0
             .iter()

@@ -123,13 +123,7 @@ impl Used {
             ("agents", "agent", &config.agents),
         ] {
             let wanted: HashSet<&str> = tables.keys().map(String::as_str).collect();
-            let mut told: HashSet<&str> = HashSet::new();
-            if !wanted.is_empty() {
-                for step in tasks().flat_map(|(_, uses)| &uses.task.steps) {
-                    let fields = step.fields.values();
-                    fields.for_each(|value| texts(value, &wanted, &mut told));
-                }
-            }
+            let told = told_in(tasks().map(|(_, uses)| uses), &wanted);
             for name in tables.keys() {
                 let named = (kind, name.clone());
                 let is_used = tasks().any(|(_, uses)| uses.deployed.contains(&named));
@@ -204,11 +198,7 @@ impl OfFolder {
             return Vec::new();
         }
         let wanted: HashSet<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
-        let mut told: HashSet<&str> = HashSet::new();
-        let steps = self.tasks.values().flat_map(|uses| &uses.task.steps);
-        for value in steps.flat_map(|step| step.fields.values()) {
-            texts(value, &wanted, &mut told);
-        }
+        let told = told_in(self.tasks.values(), &wanted);
         let unused = left
             .into_iter()
             .filter(|(_, name)| !told.contains(name.as_str()));
@@ -219,6 +209,21 @@ impl OfFolder {
         });
         each.collect()
     }
+}
+
+/// Returns the wanted texts that stand somewhere in tasks.
+fn told_in<'v>(
+    tasks: impl Iterator<Item = &'v Arc<Uses>>,
+    wanted: &HashSet<&str>,
+) -> HashSet<&'v str> {
+    let mut told = HashSet::new();
+    if !wanted.is_empty() {
+        let steps = tasks.flat_map(|uses| &uses.task.steps);
+        for value in steps.flat_map(|step| step.fields.values()) {
+            texts(value, wanted, &mut told);
+        }
+    }
+    told
 }
 
 /// Adds the texts in a value that are wanted.

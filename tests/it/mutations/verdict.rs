@@ -81,3 +81,11 @@ pub(super) fn of(failure: &Failure, faults: &[Diagnostic]) -> Option<String> {
     (!shows_late && !faults.iter().any(foretells))
         .then(|| format!("step `{step}` ({kind}) fails: {error_type}: {error}"))
 }
+
+/// Returns whether steps are said to change or read one thing in no order.
+pub(super) fn tells_of_no_order(faults: &[Diagnostic]) -> bool {
+    let codes = ["unordered-changes", "unordered-observer"];
+    faults
+        .iter()
+        .any(|fault| codes.contains(&fault.code.as_str()))
+}
